@@ -1,0 +1,45 @@
+# The project's commands. `make` alone lists them.
+
+PYTHON ?= python3
+VENV_PYTHON := .venv/bin/python
+BOOTSTRAP := $(PYTHON) -m lmsp_site.bootstrap
+# Checks look at the code and never at a service's data.
+MANAGE := LMSP_DATA_DIR=.cache/check-data $(VENV_PYTHON) manage.py
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check format bench prepare clean
+
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  LMSP_DATA_DIR, LMSP_HOST and LMSP_PORT say where 'make run' keeps its data and listens;"
+	@echo "  ARGS is passed on: make test ARGS='-k cancel'."
+
+run: ## Start the service, after setting up what is missing
+	@exec $(BOOTSTRAP) run
+
+test: prepare ## Run the whole test suite
+	@exec $(VENV_PYTHON) -m pytest $(ARGS)
+
+check: prepare ## Run every check that needs no test: lint, format, types, imports, Django
+	$(VENV_PYTHON) -m ruff check .
+	$(VENV_PYTHON) -m ruff format --check .
+	$(VENV_PYTHON) -m mypy
+	$(VENV_PYTHON) -c "from importlinter.cli import lint_imports_command as lint; lint()" --no-logo
+	$(MANAGE) check --deploy --fail-level WARNING
+	$(MANAGE) makemigrations --check --dry-run
+
+format: prepare ## Format the code and apply the safe fixes
+	$(VENV_PYTHON) -m ruff check --fix .
+	$(VENV_PYTHON) -m ruff format .
+
+bench: prepare ## Measure the service
+	@exec $(VENV_PYTHON) -m bench $(ARGS)
+
+prepare: # The environment with the tools of development, and the demo model.
+	@$(BOOTSTRAP) prepare
+
+clean: ## Remove the environment, the demo model and all caches, and never the service's data
+	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -not -path './var/*' -exec rm -rf {} +
+	@echo "The service's data (var/, or LMSP_DATA_DIR) is kept."

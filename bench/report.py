@@ -1,0 +1,72 @@
+"""The outcome, for people and for programs."""
+
+import importlib.metadata
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.findings import Finding
+from bench.subjects import Subjects
+
+_BUSY = 0.1
+"""Cores that other processes may use before a table says that it was measured on a busy machine."""
+
+_HEAD = ("", "measured", "target", "", "service", "raw loop", "from, to")
+
+
+def table(findings: Sequence[Finding]) -> str:
+    """Return the findings as lines of text, the figure that counts first."""
+    rows = [_HEAD, *map(_row, findings)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    foreign = [max(found.detail["foreign_cores"].values()) for found in findings if "foreign_cores" in found.detail]
+    if foreign and max(foreign) > _BUSY:
+        lines.append(f"Other processes used up to {max(foreign):.1f} cores meanwhile: take the figures with care.")
+    return "\n".join(lines)
+
+
+def summary(subjects: Subjects, findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return everything as one JSON object."""
+    options = subjects.options
+    return {
+        "findings": {found.name: found.to_dict() for found in findings},
+        "settings": {
+            "model": options.model.name,
+            "threads": subjects.engine["threads"],
+            "max_running": options.max_running,
+            "context_length": subjects.engine["context_length"],
+            "tokens": options.tokens,
+            "rounds": options.rounds,
+            "samples": options.samples,
+        },
+        "machine": _machine(),
+    }
+
+
+def _row(found: Finding) -> tuple[str, ...]:
+    unit = f" {found.unit}" if found.unit else " of raw"
+    digits = 1 if found.unit else 3
+    sign = "≤" if found.is_ceiling else "≥"
+    columns = (*found.columns, "", "", "")[:3]
+    verdict = "met" if found.is_met else "missed"
+    return (found.title, f"{found.value:.{digits}f}{unit}", f"{sign} {found.target:g}", verdict, *columns)
+
+
+def _machine() -> dict[str, Any]:
+    cpu = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.processor(),
+    )
+    return {
+        "cpu": cpu,
+        "cores": len(os.sched_getaffinity(0)),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "llama_cpp_python": importlib.metadata.version("llama-cpp-python"),
+    }

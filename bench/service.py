@@ -1,0 +1,142 @@
+"""The service under measurement: the real one, on a data directory of its own."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Self
+
+from bench import client, processes
+from bench.client import Answer
+from models_app.engines.client import HostClient, engine_info
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+MODEL = "bench"
+
+_HOST = "127.0.0.1"
+_START_TIMEOUT = 60.0
+_STOP_TIMEOUT = 60.0
+_COMMAND_TIMEOUT = 120.0
+
+
+class ServiceError(RuntimeError):
+    """The service did not start, or a command of it failed."""
+
+
+class Service:
+    """`manage.py serve` from its start to its end.
+
+    Args:
+        data_dir: an empty directory; the service's log lies beside it.
+        model: the model file that it is to run.
+        environment: what an operator would set.
+    """
+
+    def __init__(self, data_dir: Path, model: Path, **environment: str) -> None:
+        self.data_dir = data_dir
+        self.log = data_dir.with_suffix(".log")
+        self._model = model
+        self._address = (_HOST, _free_port())
+        self._token = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        # What the caller's shell sets for a service of its own is not this one's.
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("LMSP_")}
+        own = {"LMSP_DATA_DIR": str(data_dir), "LMSP_HOST": _HOST, "LMSP_PORT": str(self._address[1])}
+        self._environment = inherited | own | environment
+
+    def __enter__(self) -> Self:
+        self._token = self._manage("create_client", "bench")["token"]
+        self._manage("add_model", str(self._model), "--id", MODEL)
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "manage.py", "serve"],
+                cwd=REPOSITORY,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def respond(self, prompts: list[list[dict[str, str]]], tokens: int) -> list[Answer]:
+        """Have all prompts answered at once, greedily and streamed, with up to `tokens` tokens each."""
+        bodies = [
+            {"model": MODEL, "input": prompt, "temperature": 0, "max_output_tokens": tokens, "stream": True}
+            for prompt in prompts
+        ]
+        return client.stream(self._address, "/v1/responses", self._token, bodies)
+
+    def engine(self) -> dict[str, Any]:
+        """Return what the engine that is loaded says of itself: threads, slots, context length."""
+        (loaded,) = (model for model in HostClient(self.data_dir / "run").list() if model["state"] == "ready")
+        address = HostClient(self.data_dir / "run").find(loaded["key"])
+        assert address is not None
+        return engine_info(address)
+
+    def processes(self, *, memory: bool = False) -> list[processes.Process]:
+        """Return the service's processes as they are now."""
+        return processes.of_service(self.data_dir, memory=memory)
+
+    def _manage(self, *arguments: str) -> dict[str, Any]:
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments, "--json"],
+            cwd=REPOSITORY,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_TIMEOUT,
+            check=False,
+        )
+        if done.returncode:
+            raise ServiceError(f"manage.py {arguments[0]} failed: {done.stderr.strip()}")
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + _START_TIMEOUT
+        while not self._is_ready():
+            if self._process is None or self._process.poll() is not None or time.monotonic() > deadline:
+                raise ServiceError(f"the service did not become ready:\n{self.log.read_text()[-3000:]}")
+            time.sleep(0.05)
+
+    def _is_ready(self) -> bool:
+        connection = http.client.HTTPConnection(*self._address, timeout=5)
+        try:
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status == http.client.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def _stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(_STOP_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                # Its children end with it.
+                self._process.kill()
+                self._process.wait()
+
+
+def _free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind((_HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port

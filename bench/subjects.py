@@ -1,0 +1,94 @@
+"""What is measured: the running service, and the raw loop with the very settings that the service runs with."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from bench.prompts import Chat, stories
+from bench.raw import RawLoop
+from bench.service import Service
+
+_WARM_UP_TOKENS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to measure.
+
+    Attributes:
+        model: the model file.
+        threads: of the engine; 0 leaves the choice to the service.
+        max_running: how many tasks the service runs at once.
+        tokens: how many each response has.
+        rounds: how often each comparison of speeds is repeated.
+        samples: how often that of first tokens is.
+    """
+
+    model: Path
+    threads: int
+    max_running: int
+    tokens: int
+    rounds: int
+    samples: int
+
+
+class Subjects:
+    """Both sides, and prompts for them. The raw loop runs only while it is needed: it is not part of the service."""
+
+    def __init__(self, options: Options, directory: Path) -> None:
+        self.options = options
+        self.service = Service(
+            directory / "data",
+            options.model,
+            LMSP_MAX_RUNNING=str(options.max_running),
+            LMSP_ENGINE_THREADS=str(options.threads),
+        )
+        self.engine: dict[str, Any] = {}
+        """What the service's engine says of itself."""
+
+        self._prompts = stories()
+        self._raw: RawLoop | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(self.service)
+        try:
+            # The model is loaded, and every worker has run something.
+            for _ in range(2):
+                self.service.respond(self.prompts(self.options.max_running), _WARM_UP_TOKENS)
+            self.engine = self.service.engine()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    @property
+    def raw(self) -> RawLoop:
+        """The raw loop, started and warmed up when it is first asked for."""
+        if self._raw is None:
+            self._raw = RawLoop(
+                self.options.model,
+                threads=self.engine["threads"],
+                sequences=self.engine["slots"],
+                context_length=self.engine["context_length"],
+            )
+            self._stack.enter_context(self._raw)
+            self._raw.generate([self._raw.tokenize(next(self._prompts))], _WARM_UP_TOKENS)
+        return self._raw
+
+    def prompts(self, count: int) -> list[Chat]:
+        """Return prompts that were never used before."""
+        return [next(self._prompts) for _ in range(count)]
+
+    def stop_raw_loop(self) -> None:
+        """End the raw loop, so that nothing shares its memory with the service."""
+        if self._raw is not None:
+            self._raw.__exit__()
+            self._raw = None

@@ -1,0 +1,28 @@
+"""The ASGI application: limits first, then websockets, calls that wait, and Django."""
+
+import os
+from typing import Any
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "lmsp_site.settings")
+
+from channels.routing import ProtocolTypeRouter
+from django.core.asgi import get_asgi_application
+from django.db import connections
+
+django_app = get_asgi_application()
+
+from lmsp_site.asgi_http import Receive, Scope, Send
+from lmsp_site.limits import Limits
+from tasks_app.urls import streaming_app, websocket_urlpatterns
+
+# A caller is told within this time that the database is locked; workers can wait longer.
+connections["default"].settings_dict["OPTIONS"]["timeout"] = 5
+
+
+async def http(scope: Scope, receive: Receive, send: Send) -> None:
+    """Give calls that wait to their apps and everything else to Django."""
+    app: Any = streaming_app(scope) or django_app
+    await app(scope, receive, send)
+
+
+application = Limits(ProtocolTypeRouter({"http": http, "websocket": websocket_urlpatterns}))

@@ -1,0 +1,83 @@
+"""What an operator sets by environment variable, read once per process."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.core.exceptions import ImproperlyConfigured
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Settings of one service; the data directory holds everything that outlives a process."""
+
+    data_dir: Path
+    host: str
+    port: int
+    allowed_hosts: tuple[str, ...]
+    max_running: int
+    context_length: int
+    engine_threads: int
+    shutdown_grace: float
+    max_body_bytes: int
+    min_free_bytes: int
+    log_format: str
+    log_level: str
+
+    @property
+    def run_dir(self) -> Path:
+        """Locks and sockets: nothing in it outlives the processes that made it."""
+        return self.data_dir / "run"
+
+    @property
+    def models_dir(self) -> Path:
+        """Model files, which never enter the database."""
+        return self.data_dir / "models"
+
+    @property
+    def database(self) -> Path:
+        """The SQLite database."""
+        return self.data_dir / "db.sqlite3"
+
+
+def _number(name: str, default: float, least: float, most: float) -> float:
+    text = os.environ.get(name, "")
+    try:
+        value = float(text) if text else default
+    except ValueError:
+        value = least - 1
+    if not least <= value <= most:
+        raise ImproperlyConfigured(f"{name} must be a number from {least:g} to {most:g}, not {text!r}.")
+    return value
+
+
+def _choice(name: str, *choices: str) -> str:
+    value = os.environ.get(name) or choices[0]
+    if value not in choices:
+        raise ImproperlyConfigured(f"{name} must be one of {', '.join(choices)}, not {value!r}.")
+    return value
+
+
+def from_environment() -> Configuration:
+    """Read the configuration.
+
+    Raises:
+        ImproperlyConfigured: a variable holds something that cannot be meant; the message names it.
+    """
+    names = os.environ.get("LMSP_ALLOWED_HOSTS", "")
+    return Configuration(
+        data_dir=Path(os.environ.get("LMSP_DATA_DIR") or REPOSITORY / "var").expanduser().absolute(),
+        host=os.environ.get("LMSP_HOST") or "127.0.0.1",
+        port=int(_number("LMSP_PORT", 8000, 1, 65535)),
+        allowed_hosts=tuple(name.strip() for name in names.split(",") if name.strip()),
+        max_running=int(_number("LMSP_MAX_RUNNING", 4, 1, 64)),
+        context_length=int(_number("LMSP_CONTEXT_LENGTH", 2048, 128, 1 << 20)),
+        engine_threads=int(_number("LMSP_ENGINE_THREADS", 0, 0, 256)),
+        shutdown_grace=_number("LMSP_SHUTDOWN_GRACE", 10, 0, 3600),
+        max_body_bytes=int(_number("LMSP_MAX_BODY_MB", 16, 1, 1024)) << 20,
+        min_free_bytes=int(_number("LMSP_MIN_FREE_MB", 64, 0, 1 << 20)) << 20,
+        log_format=_choice("LMSP_LOG_FORMAT", "keyvalue", "json"),
+        log_level=_choice("LMSP_LOG_LEVEL", "INFO", "DEBUG", "WARNING", "ERROR"),
+    )

@@ -1,0 +1,52 @@
+"""The data directory: its layout, its permissions, and the secret key in it."""
+
+import fcntl
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+PRIVATE_DIRECTORY = 0o700
+PRIVATE_FILE = 0o600
+SUBDIRECTORIES = ("models", "run", "logs")
+
+
+def prepare(data_dir: Path) -> None:
+    """Make the data directory and its parts, readable by their owner only."""
+    for directory in (data_dir, *(data_dir / name for name in SUBDIRECTORIES)):
+        directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+
+
+def secret_key(data_dir: Path) -> str:
+    """Return the key that signs sessions and jobs, made at the first call.
+
+    Any number of processes may make it at once; all of them return the key of the one that was first.
+    """
+    path = data_dir / "secret_key"
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        pass
+    # A link to a whole, synced file: no reader ever sees half a key, and a second maker cannot replace it.
+    descriptor, draft = tempfile.mkstemp(prefix=".secret_key.", dir=data_dir)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            os.fchmod(descriptor, PRIVATE_FILE)
+            file.write(secrets.token_urlsafe(64))
+            file.flush()
+            os.fsync(descriptor)
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        Path(draft).unlink()
+    return path.read_text()
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold the lock file `path`, waiting for whoever holds it now."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,49 @@
+"""Serializer fields that take a JSON type as it is and never convert another into it."""
+
+import math
+from typing import Any
+
+from rest_framework import serializers
+
+
+class StrictString(serializers.CharField):
+    """A JSON string, kept as it came."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"trim_whitespace": False, **kwargs})
+
+    def to_internal_value(self, data: Any) -> str:
+        """Refuse everything but strings."""
+        if not isinstance(data, str):
+            raise serializers.ValidationError("Must be a string.")
+        return super().to_internal_value(data)
+
+
+class StrictInteger(serializers.IntegerField):
+    """A JSON integer; 5.0, "5" and true are not."""
+
+    def to_internal_value(self, data: Any) -> int:
+        """Refuse everything but integers."""
+        if not isinstance(data, int) or isinstance(data, bool):
+            raise serializers.ValidationError("Must be an integer.")
+        return super().to_internal_value(data)
+
+
+class StrictNumber(serializers.FloatField):
+    """A finite JSON number."""
+
+    def to_internal_value(self, data: Any) -> float:
+        """Refuse everything but finite numbers."""
+        if isinstance(data, bool) or not isinstance(data, (int, float)) or not math.isfinite(data):
+            raise serializers.ValidationError("Must be a number.")
+        return float(data)
+
+
+class StrictBoolean(serializers.BooleanField):
+    """``true`` or ``false``."""
+
+    def to_internal_value(self, data: Any) -> bool:
+        """Refuse everything but booleans."""
+        if not isinstance(data, bool):
+            raise serializers.ValidationError("Must be true or false.")
+        return data

@@ -1,0 +1,106 @@
+"""Who the service is and how it is: discovery, liveness, readiness."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+
+from django.conf import settings
+from django.db import DatabaseError
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from lmsp_site import PROTOCOL_VERSION, __version__
+from lmsp_site.models import ServiceConfig
+from models_app.engines.client import EngineUnavailable, HostClient
+
+_LOCK_PATIENCE_SECONDS = 1.0
+
+
+class _Open(APIView):
+    """A call that needs no credential."""
+
+    authentication_classes = []
+    permission_classes = []
+
+
+class Discovery(_Open):
+    """GET /.well-known/lmsp."""
+
+    def get(self, request: Request) -> Response:
+        """Tell identity, versions and endpoints."""
+        config = ServiceConfig.current()
+        return Response(
+            {
+                "protocol": "lmsp",
+                "protocol_version": PROTOCOL_VERSION,
+                "service_id": str(config.service_id),
+                "name": config.name,
+                "software": {"name": "lmsp-django", "version": __version__},
+                "endpoints": {
+                    "tasks": "/v1/tasks",
+                    "task_events": "/v1/tasks/{task_id}/events",
+                    "responses": "/v1/responses",
+                    "models": "/v1/models",
+                    "health": "/healthz",
+                    "readiness": "/readyz",
+                },
+                "capabilities": {
+                    "restart_policies": ["fail", "retry", "resume"],
+                    "default_on_restart": config.default_on_restart,
+                    "event_transports": ["json", "sse", "websocket"],
+                    "idempotency_keys": True,
+                    "background": True,
+                },
+                "authentication": {"schemes": ["bearer"]},
+            }
+        )
+
+
+class Live(_Open):
+    """GET /healthz."""
+
+    def get(self, request: Request) -> Response:
+        """Answer at all."""
+        return Response({"status": "ok"})
+
+
+class Ready(_Open):
+    """GET /readyz."""
+
+    def get(self, request: Request) -> Response:
+        """Tell whether work can be accepted and run, and if not, why."""
+        checks = {"database": _database(), "runner": _runner(), "disk": _disk()}
+        ready = all(fault is None for fault in checks.values())
+        body = {
+            "status": "ready" if ready else "not_ready",
+            "checks": {name: {"ok": fault is None, "detail": fault} for name, fault in checks.items()},
+        }
+        return Response(body, status=200 if ready else 503, headers={} if ready else {"Retry-After": "1"})
+
+
+def _database() -> str | None:
+    """Return what hinders a write: the lock is taken and given back."""
+    try:
+        with closing(sqlite3.connect(settings.LMSP.database, _LOCK_PATIENCE_SECONDS, isolation_level=None)) as probe:
+            probe.execute("BEGIN IMMEDIATE")
+            probe.execute("ROLLBACK")
+        ServiceConfig.current()
+    except (sqlite3.Error, DatabaseError) as error:
+        return f"The database cannot be written to: {error}."
+    return None
+
+
+def _runner() -> str | None:
+    try:
+        HostClient(settings.LMSP.run_dir).ping()
+    except EngineUnavailable as error:
+        return f"Tasks are accepted but not run: {error}."
+    return None
+
+
+def _disk() -> str | None:
+    free = shutil.disk_usage(settings.LMSP.data_dir).free
+    if free < settings.LMSP.min_free_bytes:
+        return f"Only {free >> 20} MB are free; {settings.LMSP.min_free_bytes >> 20} MB are kept in reserve."
+    return None

@@ -1,0 +1,104 @@
+"""Log lines that people and programs can both read: one record, one line, on standard error.
+
+Every line has ``time`` (UTC), ``level``, ``logger`` and ``event``, the message. What a caller passes as ``extra``
+follows under its own name; ``extra={"task": task.id}`` is how a line says which task it is about.
+"""
+
+import json
+import logging
+import logging.config
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+# What every record carries by itself; anything else on a record was given as ``extra``.
+_STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+class JSONFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as a line, without its newline."""
+        return _one_line(self.fields(record))
+
+    def fields(self, record: logging.LogRecord) -> dict[str, Any]:
+        """Return what the line says, in the order in which it says it."""
+        fields: dict[str, Any] = {
+            "time": _timestamp(record.created),
+            "level": record.levelname,
+            "logger": record.name,
+            "event": record.getMessage(),
+        }
+        for name, value in vars(record).items():
+            if name not in _STANDARD_ATTRIBUTES:
+                # An extra never hides what every line has.
+                fields[f"{name}_" if name in fields else name] = _plain(value)
+        if record.exc_info and record.exc_info[0]:
+            fields["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            fields["stack"] = self.formatStack(record.stack_info)
+        return fields
+
+
+class KeyValueFormatter(JSONFormatter):
+    """``key=value`` pairs; a value that is not one plain word is written as a JSON string."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as a line, without its newline."""
+        return " ".join(f"{name}={_word(value)}" for name, value in self.fields(record).items())
+
+
+FORMATTERS = {"keyvalue": KeyValueFormatter, "json": JSONFormatter}
+
+
+def configuration(log_format: str, level: str) -> dict[str, Any]:
+    """Return the value of Django's ``LOGGING``.
+
+    Args:
+        log_format: ``keyvalue`` or ``json``.
+        level: the least severe level that is written, by its name.
+    """
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"line": {"()": FORMATTERS[log_format]}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+        "root": {"level": level, "handlers": ["stderr"]},
+        "loggers": {
+            # Django gives this logger handlers of its own, which would write every line a second time.
+            "django": {"handlers": [], "propagate": True},
+            # It reports each connection at INFO.
+            "daphne": {"level": "WARNING"},
+        },
+    }
+
+
+def configure(log_format: str, level: str) -> None:
+    """Set up logging in a process that runs without Django."""
+    logging.config.dictConfig(configuration(log_format, level))
+
+
+def _timestamp(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _plain(value: Any) -> str | float | bool | None:
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return str(value)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, str) and value and value.isprintable() and not set(value) & set(' "=\\'):
+        return value
+    return _one_line(value)
+
+
+def _one_line(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    # JSON escapes the newlines of ASCII alone; Unicode has more, and terminals obey more control characters.
+    return text if text.isprintable() else json.dumps(value)

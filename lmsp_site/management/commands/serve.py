@@ -1,0 +1,98 @@
+"""Run the whole service: one command, one process tree."""
+
+import http.client
+import socket
+import sys
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand
+from django.db import connections
+
+from lmsp_site import address, supervisor
+from lmsp_site.children import ChildSpec
+from lmsp_site.configuration import REPOSITORY, Configuration
+from tasks_app import recovery
+from tasks_app.queue import StallWatch
+
+_READY_TIMEOUT_SECONDS = 2.0
+_CLOSE_TIMEOUT_SECONDS = 5
+
+
+class Command(BaseCommand):
+    """``serve``: migrate, recover, then run engine host, workers and web server until told to stop."""
+
+    help = "Run the whole service until SIGTERM or Ctrl-C. What is unfinished then goes on at the next start."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Serve, unless another service has the data directory or the address."""
+        configuration: Configuration = settings.LMSP
+        try:
+            supervisor.hold(configuration.run_dir / "serve.lock")
+            # Bound once and handed to each web server: while one is restarted, clients wait instead of failing.
+            listener = address.listen(configuration.host, configuration.port)
+        except (supervisor.AlreadyServedError, address.AddressUnavailableError) as refusal:
+            self.stderr.write(str(refusal))
+            sys.exit(1)
+        call_command("migrate", verbosity=0, interactive=False, skip_checks=True)
+        # R6: what an earlier service left unfinished, before anything serves.
+        recovery.recover_all()
+        connections.close_all()
+        with listener:
+            children = [_engine_host(configuration), _workers(), _web(listener)]
+            supervisor.Supervisor(children, configuration.shutdown_grace, self._announce_when_ready).run()
+
+    def _announce_when_ready(self) -> bool:
+        configuration: Configuration = settings.LMSP
+        if not _is_ready(configuration):
+            return False
+        url = address.url(configuration.host, configuration.port)
+        self.stdout.write(f"The service is ready at {url} (admin: {url}/admin/). Ctrl-C stops it.")
+        self.stdout.flush()
+        return True
+
+
+def _engine_host(configuration: Configuration) -> ChildSpec:
+    command = [sys.executable, "-m", "models_app.engines.host", "--run-dir", str(configuration.run_dir)]
+    return ChildSpec("engine-host", command)
+
+
+def _workers() -> ChildSpec:
+    watch = StallWatch()
+
+    def stalled() -> bool:
+        try:
+            recovery.sweep()
+            return watch.stalled()
+        finally:
+            # The children are forked: no connection may be open then.
+            connections.close_all()
+
+    return ChildSpec("workers", [sys.executable, str(REPOSITORY / "manage.py"), "run_workers"], stalled=stalled)
+
+
+def _web(listener: socket.socket) -> ChildSpec:
+    command = [
+        *(sys.executable, "-m", "daphne"),
+        *("--fd", str(listener.fileno())),
+        *("--verbosity", "0"),  # no access log
+        "--no-server-name",
+        # A task may run for longer than any limit that would be set here.
+        "--websocket_timeout=-1",
+        *("--application-close-timeout", str(_CLOSE_TIMEOUT_SECONDS)),
+        "lmsp_site.asgi:application",
+    ]
+    return ChildSpec("web", command, descriptors=(listener.fileno(),))
+
+
+def _is_ready(configuration: Configuration) -> bool:
+    host = address.reachable(configuration.host)
+    connection = http.client.HTTPConnection(host, configuration.port, timeout=_READY_TIMEOUT_SECONDS)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,55 @@
+"""TABLE service_config: who this service is and how it is set."""
+
+import uuid
+
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+
+
+class RestartPolicy(models.TextChoices):
+    """What becomes of a task that a restart finds unfinished."""
+
+    FAIL = "fail"
+    RETRY = "retry"
+    RESUME = "resume"
+
+
+class ServiceConfig(models.Model):
+    """One row, made by the first migration."""
+
+    service_id = models.UUIDField(default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=100, default="LMSP service")
+    default_on_restart = models.CharField(
+        max_length=6,
+        choices=RestartPolicy,
+        default=RestartPolicy.RESUME,
+        help_text="For requests that do not say: fail, retry from the start, or resume from the snapshot.",
+    )
+    max_attempts = models.PositiveIntegerField(
+        default=5,
+        help_text="A task fails when it is claimed more often than this without progress; 0 means no limit.",
+    )
+    retention_days = models.PositiveIntegerField(
+        default=30,
+        validators=[MinValueValidator(1), MaxValueValidator(36500)],
+        help_text="Finished tasks, with their events and responses, are kept this long.",
+    )
+    idempotency_hours = models.PositiveIntegerField(
+        default=24,
+        validators=[MinValueValidator(1), MaxValueValidator(24 * 365)],
+        help_text="A repeated Idempotency-Key finds its first request for this long.",
+    )
+
+    class Meta:
+        db_table = "service_config"
+        verbose_name = "service configuration"
+        verbose_name_plural = "service configuration"
+        constraints = [models.CheckConstraint(condition=models.Q(pk=1), name="only_one_service_config")]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @classmethod
+    def current(cls) -> "ServiceConfig":
+        """Return the configuration as it is now; an edit is in force at the next call."""
+        return cls.objects.get(pk=1)

@@ -1,0 +1,118 @@
+"""Django settings; what an operator may set is in ``configuration.py``."""
+
+from lmsp_site import configuration, data_dir, logs
+
+LMSP = configuration.from_environment()
+data_dir.prepare(LMSP.data_dir)
+
+SECRET_KEY = data_dir.secret_key(LMSP.data_dir)
+DEBUG = False
+ROOT_URLCONF = "lmsp_site.urls"
+ASGI_APPLICATION = "lmsp_site.asgi.application"
+ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", LMSP.host, *LMSP.allowed_hosts]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en"
+
+INSTALLED_APPS = [
+    "lmsp_site",
+    "clients_app",
+    "models_app",
+    "tasks_app",
+    "rest_framework",
+    "channels",
+    "django_q",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": LMSP.database,
+        "OPTIONS": {
+            # A transaction that will write takes the lock at its start: it waits there instead of failing later.
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            # auto_vacuum is ignored unless it is set before WAL and before the first table.
+            "init_command": ("PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"),
+        },
+    },
+}
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+
+STATIC_URL = "/static/"
+# The packages' own files, served from where they are installed: no collectstatic step.
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = False
+
+DATA_UPLOAD_MAX_MEMORY_SIZE = LMSP.max_body_bytes
+X_FRAME_OPTIONS = "DENY"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_HTTPONLY = True
+APPEND_SLASH = True
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["clients_app.authentication.BearerToken"],
+    "DEFAULT_PERMISSION_CLASSES": ["clients_app.authentication.HasScope"],
+    # Views read bodies with `views.json_body`: a parser is not asked about an empty one, which would pass as `{}`.
+    "DEFAULT_PARSER_CLASSES": [],
+    "DEFAULT_RENDERER_CLASSES": ["lmsp_site.views.ProtocolJSONRenderer"],
+    "EXCEPTION_HANDLER": "lmsp_site.views.exception_handler",
+    "UNAUTHENTICATED_USER": None,
+}
+
+Q_CLUSTER = {
+    "name": "lmsp",
+    "orm": "default",
+    "broker_class": "tasks_app.queue.DoorbellBroker",
+    "workers": LMSP.max_running,
+    "queue_limit": 1,
+    # A job runs as long as its task; redelivery is recovery's business and never the broker's.
+    "timeout": 10**9,
+    "retry": 10**9,
+    "recycle": 10**9,
+    "max_attempts": 1,
+    "ack_failures": True,
+    "save_limit": 250,
+    "label": "Job runner",
+}
+
+LOGGING = logs.configuration(LMSP.log_format, LMSP.log_level)
+# It reports every job twice at INFO; what a job did is said by the task's own lines.
+LOGGING["loggers"]["django-q"] = {"level": "WARNING"}

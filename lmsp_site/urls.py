@@ -1,0 +1,19 @@
+"""Every address of the service that Django's handler answers."""
+
+from django.contrib import admin
+from django.urls import include, path
+
+from lmsp_site.health import Discovery, Live, Ready
+
+urlpatterns = [
+    path(".well-known/lmsp", Discovery.as_view(), name="discovery"),
+    path("healthz", Live.as_view(), name="healthz"),
+    path("readyz", Ready.as_view(), name="readyz"),
+    path("admin/", admin.site.urls),
+    path("", include("models_app.urls")),
+    path("", include("tasks_app.urls")),
+]
+
+handler400 = "lmsp_site.views.bad_request"
+handler404 = "lmsp_site.views.not_found"
+handler500 = "lmsp_site.views.server_error"

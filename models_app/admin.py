@@ -1,0 +1,14 @@
+"""Models in the admin."""
+
+from django.contrib import admin
+
+from lmsp_site.admin import ReadOnlyAdmin
+from models_app.models import LanguageModel
+
+
+@admin.register(LanguageModel)
+class LanguageModelAdmin(ReadOnlyAdmin):
+    """The catalogue; ``add_model`` adds to it."""
+
+    list_display = ("id", "engine", "format", "architecture", "size_bytes", "created_at")
+    search_fields = ("id",)

@@ -1,0 +1,86 @@
+"""One engine process, seen from the host that started it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from models_app.engines import wire
+from models_app.engines.base import ModelSpec
+
+_PROJECT_DIR = Path(__file__).parents[2]
+
+
+class EngineChild:
+    """A process that loads a model and serves it on a socket of its own.
+
+    What it reports comes through a pipe that only it writes to, so the pipe's end is the process's end.
+    """
+
+    def __init__(self, spec: ModelSpec, socket_address: str) -> None:
+        self.spec = spec
+        self.progress = 0.0
+        self.address: dict[str, Any] | None = None
+        """Where it serves, once it does."""
+
+        self.error: dict[str, Any] | None = None
+        """Why it could not."""
+
+        self.asked_to_end: list[Callable[[], None]] = []
+        """Called when it has ended, for those who wanted that."""
+
+        self._socket_address = socket_address
+        self._decoder = wire.LineDecoder()
+        self.reports, report_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        os.set_blocking(report_fd, True)
+        command = [sys.executable, "-m", "models_app.engines.process"]
+        command += ["--socket", socket_address, "--spec", json.dumps(spec.to_dict())]
+        command += ["--report-fd", str(report_fd), "--parent", str(os.getpid())]
+        try:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[report_fd], cwd=_PROJECT_DIR)
+        finally:
+            os.close(report_fd)
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def read_reports(self) -> bool:
+        """Take in what the process has said. Returns False when it has ended."""
+        data = os.read(self.reports, 65536)
+        for report in self._decoder.feed(data):
+            match report["type"]:
+                case "loading":
+                    self.progress = report["progress"]
+                case "ready":
+                    self.address = {name: value for name, value in report.items() if name != "type"}
+                case "error":
+                    self.error = report
+        return bool(data)
+
+    def reap(self) -> None:
+        """Clean up after a process that has ended."""
+        self._process.wait()
+        os.close(self.reports)
+        Path(self._socket_address).unlink(missing_ok=True)
+
+    def end_error(self) -> dict[str, Any]:
+        """Why those who waited for it to load wait in vain: for the time after its end."""
+        died = {
+            "type": "error",
+            "code": "engine_died",
+            "message": f"the engine process ended with status {self._process.returncode} while it loaded",
+        }
+        return self.error or died
+
+    def terminate(self) -> None:
+        """Ask it to end, which it does at once."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """Make it end."""
+        self._process.kill()

@@ -1,0 +1,243 @@
+"""A llama.cpp context as slots: what `scheduler.SlotScheduler` asks of it, with the rules that make it repeatable.
+
+Equal journals give equal bits only if the same kernels see the same rows in the same order. Hence, here: the KV
+cache has a stream of its own for each sequence (not unified), flash attention is on, a prompt is prefilled alone
+and in fixed chunks, and a decode has rows 0 to N-1 for sequences 0 to N-1 without a gap, because llama.cpp would
+silently split it into several at every gap.
+"""
+
+import ctypes
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from models_app.engines import llamacpp, memory
+from models_app.engines.base import DecodeError, LoadError, ModelSpec
+from models_app.engines.sampling import SAMPLER_VERSION, SamplingParams, seed_at
+from models_app.engines.scheduler import SlotScheduler
+
+PREFILL_CHUNK = 64
+"""Tokens of one prefill decode. Part of the fingerprint: other borders give other bits."""
+
+_FLASH_ATTENTION = 1
+_ABORTED = 2
+_HOLE = 0
+"""The token of a row without a sequence."""
+
+
+class Sampler:
+    """Chooses the tokens of one sequence."""
+
+    def __init__(self, lib: Any, context: Any, vocabulary_size: int, window: int, params: SamplingParams) -> None:
+        self._lib = lib
+        self._context = context
+        self._params = params
+        self._chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
+        if params.has_penalties:
+            self._add(
+                lib.llama_sampler_init_penalties(
+                    vocabulary_size,
+                    window,
+                    params.repeat_penalty,
+                    params.frequency_penalty,
+                    params.presence_penalty,
+                )
+            )
+        if params.is_greedy:
+            self._add(lib.llama_sampler_init_greedy())
+            return
+        if params.top_k > 0:
+            self._add(lib.llama_sampler_init_top_k(params.top_k))
+        if params.top_p < 1:
+            self._add(lib.llama_sampler_init_top_p(params.top_p, 1))
+        if params.min_p > 0:
+            self._add(lib.llama_sampler_init_min_p(params.min_p, 1))
+        self._add(lib.llama_sampler_init_temp(params.temperature))
+        self._filters: int = lib.llama_sampler_chain_n(self._chain)
+
+    def sample(self, row: int, position: int) -> int:
+        """Choose the token at `position` (0 is the first generated one) from the logits of a decode's `row`."""
+        if not self._params.is_greedy:
+            self._reseed(seed_at(self._params.seed, position))
+        return int(self._lib.llama_sampler_sample(self._chain, self._context, row))  # accepts it, too
+
+    def accept(self, token: int) -> None:
+        """Take note of a token that was chosen in an earlier run."""
+        self._lib.llama_sampler_accept(self._chain, token)
+
+    def close(self) -> None:
+        """Free the chain."""
+        self._lib.llama_sampler_free(self._chain)
+
+    def _add(self, sampler: Any) -> None:
+        self._lib.llama_sampler_chain_add(self._chain, sampler)
+
+    def _reseed(self, seed: int) -> None:
+        """Put a fresh draw at the end of the chain: it has no other way to be given a seed."""
+        lib = self._lib
+        if lib.llama_sampler_chain_n(self._chain) > self._filters:
+            lib.llama_sampler_free(lib.llama_sampler_chain_remove(self._chain, self._filters))
+        self._add(lib.llama_sampler_init_dist(seed))
+
+
+class SlotContext:
+    """A loaded model and the KV cache of each slot. Belongs to one thread, but for `abort`."""
+
+    def __init__(self, spec: ModelSpec, on_progress: Callable[[float], None]) -> None:
+        lib = self._lib = llamacpp.library()
+        self.slots = spec.slots
+        self.context_length = spec.context_length
+        self.prefill_chunk = PREFILL_CHUNK
+        self.threads = spec.threads or default_threads()
+        self.lengths = [0] * spec.slots
+        """Tokens in the cache of each slot."""
+
+        self._model = llamacpp.load_model(spec.path, on_progress=on_progress)
+        self.vocabulary = llamacpp.Vocabulary(self._model)
+        params = self._context_params()
+        with memory.zero_pages_released():
+            self._context = lib.llama_init_from_model(self._model, params)
+        if not self._context:
+            lib.llama_model_free(self._model)
+            raise LoadError("llama.cpp cannot make a context of that size", "context_not_created")
+        self._cache = lib.llama_get_memory(self._context)
+        self._prefill_batch = lib.llama_batch_init(PREFILL_CHUNK, 0, 1)
+        self._decode_batch = self._make_decode_batch()
+        self._abort_flag = self._install_abort_flag()
+        self.fingerprint = self._fingerprint_of(spec, params)
+
+    def prefill(self, slot: int, tokens: Sequence[int], *, last: bool) -> bool:
+        """Append one chunk of a prompt to the slot's cache; the `last` one leaves logits in its last row.
+
+        Returns False if `abort` broke it off: the slot is empty then.
+        """
+        batch = self._prefill_batch
+        start = self.lengths[slot]
+        batch.n_tokens = len(tokens)
+        for row, token in enumerate(tokens):
+            batch.token[row] = token
+            batch.pos[row] = start + row
+            batch.n_seq_id[row] = 1
+            batch.seq_id[row][0] = slot
+            batch.logits[row] = False
+        batch.logits[len(tokens) - 1] = last
+        status = self._lib.llama_decode(self._context, batch)
+        if status == _ABORTED:
+            self.clear(slot)
+            return False
+        self._check(status)
+        self.lengths[slot] += len(tokens)
+        return True
+
+    def decode(self, rows: Sequence[int | None], *, logits: bool) -> None:
+        """Feed one token to each of the first `len(rows)` slots, `None` to leave a slot as it is.
+
+        A slot left alone has a row all the same, whose cell is taken out of its cache again. The row count decides
+        the kernels, also of the output: with `logits` every row has them, without it none, which is faster.
+        """
+        batch = self._decode_batch
+        tokens, positions, outputs = batch.token, batch.pos, batch.logits
+        for slot, token in enumerate(rows):
+            tokens[slot] = _HOLE if token is None else token
+            positions[slot] = self.lengths[slot]
+            outputs[slot] = logits
+        batch.n_tokens = len(rows)
+        status = self._lib.llama_decode(self._context, batch)
+        for slot, token in enumerate(rows):
+            if token is None:
+                self._lib.llama_memory_seq_rm(self._cache, slot, self.lengths[slot], -1)
+            elif status == 0:
+                self.lengths[slot] += 1
+        self._check(status)
+
+    def sampler(self, params: SamplingParams) -> Sampler:
+        """A sampler for one sequence. It is read after a decode, for a row with logits."""
+        return Sampler(self._lib, self._context, self.vocabulary.size, self.context_length, params)
+
+    def clear(self, slot: int) -> None:
+        """Empty the slot's cache."""
+        self._lib.llama_memory_seq_rm(self._cache, slot, -1, -1)
+        self.lengths[slot] = 0
+
+    def abort(self) -> None:
+        """Break off the prefill that is running, from any thread, within one operation of its graph."""
+        self._abort_flag[0] = b"\x01"
+
+    def rearm(self) -> None:
+        """Forget an `abort`. Until then every computation would be broken off."""
+        self._abort_flag[0] = b"\x00"
+
+    def close(self) -> None:
+        """Free everything."""
+        self._lib.llama_batch_free(self._prefill_batch)
+        self._lib.llama_batch_free(self._decode_batch)
+        self._lib.llama_free(self._context)
+        self._lib.llama_model_free(self._model)
+
+    def _context_params(self) -> Any:
+        params = self._lib.llama_context_default_params()
+        params.n_ctx = self.context_length * self.slots
+        params.n_seq_max = self.slots
+        params.n_batch = params.n_ubatch = max(PREFILL_CHUNK, self.slots)
+        params.n_outputs_max = self.slots  # or llama.cpp keeps logits for every row of a chunk: 12 MiB here
+        params.n_threads = params.n_threads_batch = self.threads
+        params.flash_attn_type = _FLASH_ATTENTION
+        params.kv_unified = False
+        params.no_perf = True
+        return params
+
+    def _make_decode_batch(self) -> Any:
+        batch = self._lib.llama_batch_init(self.slots, 0, 1)
+        for slot in range(self.slots):
+            batch.n_seq_id[slot] = 1
+            batch.seq_id[slot][0] = slot
+        return batch
+
+    def _install_abort_flag(self) -> Any:
+        """Have llama.cpp look at two bytes of ours between the operations of a graph.
+
+        Its callback is `bool (void *)`. C's strlen, given those bytes, answers 0 or 1 without Python's lock, which a
+        callback in Python would need a thousand times in every decode.
+        """
+        flag = ctypes.create_string_buffer(2)
+        callback = ctypes.cast(ctypes.CDLL(None).strlen, self._lib.ggml_abort_callback)
+        self._lib.llama_set_abort_callback(self._context, callback, ctypes.cast(flag, ctypes.c_void_p))
+        return flag
+
+    def _fingerprint_of(self, spec: ModelSpec, params: Any) -> str:
+        """Everything that decides the bits, except what the journal itself keeps."""
+        parts = {
+            "engine": spec.engine,
+            "digest": spec.digest,
+            "library": self._lib.llama_version().decode(),
+            "build": self._lib.llama_print_system_info().decode(),
+            "use_extra_bufts": bool(self._lib.llama_model_default_params().use_extra_bufts),
+            "kv_unified": bool(params.kv_unified),
+            "flash_attention": params.flash_attn_type,
+            "kv_types": [params.type_k, params.type_v],
+            "threads": self.threads,
+            "prefill_chunk": PREFILL_CHUNK,
+            "sampler": SAMPLER_VERSION,
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+    def _check(self, status: int) -> None:
+        if status != 0:
+            raise DecodeError(f"llama_decode returned {status}")
+
+
+def load(spec: ModelSpec, on_progress: Callable[[float], None]) -> SlotScheduler:
+    """Load a GGUF model as an engine; `LoadError` where that fails."""
+    return SlotScheduler(SlotContext(spec, on_progress))
+
+
+def default_threads() -> int:
+    """One thread for each physical core this process may run on: a second one on a core shares its arithmetic."""
+    cores = set()
+    for cpu in os.sched_getaffinity(0):
+        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        cores.add(siblings.read_text() if siblings.exists() else cpu)
+    return len(cores)

@@ -1,0 +1,88 @@
+"""What an engine says about a request, in its process and over the socket alike."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The request has its slot. `exact` is false where a resume cannot be decoded as it was the first time."""
+
+    slot: int
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A `prefill` or `replay` that takes long: `done` of `total` tokens."""
+
+    phase: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """The journalled tokens are decoded again; this is the text they had released (length in characters)."""
+
+    text_length: int
+    text_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """New tokens, the row count of each (see `base.Resume`), and exactly the text they release."""
+
+    tokens: list[int]
+    rows: list[int]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end: `reason` is `stop`, `length` or `cancelled`; the rest is what no `Tokens` message has carried.
+
+    `timings` has seconds (`queued`, `prefill`, `replay`, `decode`) and counts (`prompt_tokens`,
+    `output_tokens`, end token and replayed tokens included, and `replayed_tokens`).
+    """
+
+    reason: str
+    tokens: list[int]
+    rows: list[int]
+    text: str
+    timings: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The request cannot go on; no further message follows."""
+
+    code: str
+    message: str
+
+
+Message = Admitted | Progress | Replayed | Tokens | Finished | Failed
+
+_TYPES: dict[str, type[Message]] = {
+    "admitted": Admitted,
+    "progress": Progress,
+    "replayed": Replayed,
+    "tokens": Tokens,
+    "finished": Finished,
+    "error": Failed,
+}
+_NAMES = {kind: name for name, kind in _TYPES.items()}
+
+
+def to_dict(message: Message) -> dict[str, Any]:
+    """The message as JSON has it, with its `type`."""
+    return {"type": _NAMES[type(message)], **asdict(message)}
+
+
+def from_dict(data: dict[str, Any]) -> Message:
+    """Read what `to_dict` wrote; `ValueError` where it is no message."""
+    fields = dict(data)
+    try:
+        return _TYPES[fields.pop("type")](**fields)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not an engine message: {data!r}") from error

@@ -1,0 +1,311 @@
+"""The decode loop: which sequence is prefilled, replayed or decoded next, in which slot, with how many rows.
+
+Continuous batching for an engine that offers slots, under rules that make every generation repeatable from its
+journal. A sequence keeps one slot, and its slot is its row in every decode. A decode has as many rows as the
+highest slot that takes part in it, plus one; slots below that do not take part are holes. Which bits come out
+depends on that number, so it is kept with each token (see `base.Resume`), and a resume feeds each journalled token
+in a decode of that many rows again. A prompt is prefilled in chunks, alone, between decodes.
+"""
+
+import hashlib
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from models_app.engines.base import DecodeError, GenerateRequest, RequestError
+from models_app.engines.messages import Admitted, Failed, Finished, Message, Progress, Replayed, Tokens
+from models_app.engines.sequence import SlotSequence
+from models_app.engines.slots import SlotModel
+from models_app.engines.transcript import Transcript
+
+_DECODE_SHARE = 1 / 3
+"""Seconds of decoding between two chunks for each second that a chunk took, so that neither waits for the other."""
+
+
+class SlotScheduler:
+    """An `Engine` over a model with slots."""
+
+    def __init__(self, model: SlotModel) -> None:
+        self._model = model
+        self._slots: list[SlotSequence | None] = [None] * model.slots
+        self._waiting: list[SlotSequence] = []
+        self._messages: list[tuple[int, Message]] = []
+        self._arrivals = 0
+        self._turn = 0
+        self._tokens_generated = 0
+        self._decode_until = 0.0
+        self._oldest_prefills = False
+        self._lock = threading.Lock()
+        self._cancelled: set[int] = set()
+        self._prefilling: int | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal where equal journals continue to equal tokens."""
+        return self._model.fingerprint
+
+    @property
+    def slots(self) -> int:
+        """How many sequences run at once."""
+        return self._model.slots
+
+    @property
+    def context_length(self) -> int:
+        """How many tokens one sequence can hold."""
+        return self._model.context_length
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self._waiting and not any(self._slots)
+
+    @property
+    def is_prefilling(self) -> bool:
+        """Whether the next step may be a chunk of a prefill."""
+        if self._waiting and None in self._slots:
+            return True
+        return any(sequence is not None and sequence.is_prefilling for sequence in self._slots)
+
+    def info(self) -> dict[str, Any]:
+        """Figures for people."""
+        return {
+            "fingerprint": self.fingerprint,
+            "slots": self.slots,
+            "context_length": self.context_length,
+            "threads": self._model.threads,
+            "busy_slots": sum(sequence is not None for sequence in self._slots),
+            "waiting": len(self._waiting),
+            "tokens_generated": self._tokens_generated,
+        }
+
+    def submit(self, key: int, request: GenerateRequest) -> None:
+        """Queue a request; `RequestError` where it does not fit this model."""
+        if len(request.prompt) >= self.context_length:
+            raise RequestError(
+                f"the prompt has {len(request.prompt)} tokens; with one of output only"
+                f" {self.context_length - 1} fit into the context",
+                "context_length_exceeded",
+            )
+        resumed = request.resume.tokens if request.resume else ()
+        known = range(self._model.vocabulary.size)
+        if not all(token in known for tokens in (request.prompt, resumed) for token in tokens):
+            raise RequestError("a token id is not in the vocabulary")
+        transcript = Transcript(request, self._model.vocabulary, self.context_length)
+        self._waiting.append(SlotSequence(key, self._arrivals, request, transcript))
+        self._arrivals += 1
+
+    def cancel(self, key: int) -> None:
+        """Give a request up, from any thread; a prefill is broken off, a decode of many finishes."""
+        with self._lock:
+            self._cancelled.add(key)
+            if key == self._prefilling:
+                self._model.abort()
+
+    def step(self) -> list[tuple[int, Message]]:
+        """Do one prefill chunk or one decode; but first, and alone, say who came and who went."""
+        self._give_up_cancelled()
+        self._admit()
+        if not self._messages:
+            self._compute()
+        messages, self._messages = self._messages, []
+        return messages
+
+    def close(self) -> None:
+        """Free the model."""
+        for sequence in filter(None, self._slots):
+            self._leave(sequence)
+        self._model.close()
+
+    def _compute(self) -> None:
+        prefilling = self._next_prefill()
+        if prefilling is not None:
+            self._prefill(prefilling)
+        elif any(self._slots):
+            self._decode()
+
+    # Entering and leaving a slot.
+
+    def _admit(self) -> None:
+        """Give slots to those who wait, first come first served.
+
+        A resume needs the slot it had. Until that is free it waits, and nobody else is given it.
+        """
+        kept = {wanted for sequence in self._waiting if (wanted := self._required_slot(sequence)) is not None}
+        for sequence in list(self._waiting):
+            if sequence.transcript.reason is not None:
+                self._waiting.remove(sequence)
+                self._finish_resumed(sequence)
+                continue
+            slot = self._required_slot(sequence)
+            if slot is None:
+                slot = next((free for free in self._free_slots() if free not in kept), None)
+            elif self._slots[slot] is not None:
+                slot = None
+            if slot is not None:
+                self._waiting.remove(sequence)
+                self._enter(sequence, slot)
+
+    def _required_slot(self, sequence: SlotSequence) -> int | None:
+        resume = sequence.request.resume
+        return resume.slot if resume is not None and resume.fits(self.slots) else None
+
+    def _free_slots(self) -> list[int]:
+        return [slot for slot, sequence in enumerate(self._slots) if sequence is None]
+
+    def _enter(self, sequence: SlotSequence, slot: int) -> None:
+        sequence.slot = slot
+        sequence.sampler = self._model.sampler(sequence.request.sampling)
+        for token in sequence.transcript.tokens:
+            sequence.sampler.accept(token)
+        self._slots[slot] = sequence
+        sequence.end_phase("queued")
+        exact = sequence.request.resume is None or self._required_slot(sequence) is not None
+        self._say(sequence, Admitted(slot, exact))
+
+    def _finish_resumed(self, sequence: SlotSequence) -> None:
+        """End a request whose journal was complete: it was interrupted after its last token."""
+        assert sequence.request.resume is not None
+        self._say(sequence, Admitted(sequence.request.resume.slot))
+        self._say_replayed(sequence)
+        self._finish(sequence, [], [], "")
+
+    def _give_up_cancelled(self) -> None:
+        with self._lock:
+            cancelled, self._cancelled = self._cancelled, set()
+        if not cancelled:
+            return
+        for sequence in [*self._waiting, *filter(None, self._slots)]:
+            if sequence.key in cancelled:
+                if sequence.slot < 0:
+                    self._waiting.remove(sequence)
+                self._finish(sequence, [], [], sequence.transcript.break_off("cancelled"))
+
+    def _finish(self, sequence: SlotSequence, tokens: list[int], rows: list[int], text: str) -> None:
+        sequence.end_phase("decode")
+        transcript = sequence.transcript
+        assert transcript.reason is not None
+        sequence.timings["output_tokens"] = len(transcript.tokens)
+        self._say(sequence, Finished(transcript.reason, tokens, rows, text, sequence.timings))
+        self._leave(sequence)
+
+    def _fail(self, sequence: SlotSequence, error: DecodeError) -> None:
+        self._say(sequence, Failed("engine_error", str(error)))
+        self._leave(sequence)
+
+    def _leave(self, sequence: SlotSequence) -> None:
+        if sequence.sampler is not None:
+            sequence.sampler.close()
+            self._model.clear(sequence.slot)
+            self._slots[sequence.slot] = None
+
+    # Prefill.
+
+    def _next_prefill(self) -> SlotSequence | None:
+        """The sequence whose prompt is to be read on now, if decoding does not come first.
+
+        Turns between the one that came first, so that none waits for ever, and the one that has the least left, so
+        that a short prompt need not wait for a long one.
+        """
+        prefilling = [sequence for sequence in self._slots if sequence is not None and sequence.is_prefilling]
+        if not prefilling:
+            return None
+        is_decoding = sum(sequence is not None for sequence in self._slots) > len(prefilling)
+        if is_decoding and time.monotonic() < self._decode_until:
+            return None
+        self._oldest_prefills = not self._oldest_prefills
+        if self._oldest_prefills:
+            return min(prefilling, key=lambda sequence: sequence.arrival)
+        return min(prefilling, key=lambda sequence: len(sequence.request.prompt) - sequence.prefilled)
+
+    def _prefill(self, sequence: SlotSequence) -> None:
+        prompt = sequence.request.prompt
+        chunk = prompt[sequence.prefilled : sequence.prefilled + self._model.prefill_chunk]
+        last = sequence.prefilled + len(chunk) == len(prompt)
+        began = time.monotonic()
+        try:
+            if not self._compute_prefill(sequence, chunk, last=last):
+                return  # cancelled, which the next step sees to
+        except DecodeError as error:
+            self._fail(sequence, error)
+            return
+        now = time.monotonic()
+        self._decode_until = now + (now - began) * _DECODE_SHARE
+        sequence.prefilled += len(chunk)
+        if not last:
+            self._say(sequence, Progress("prefill", sequence.prefilled, len(prompt)))
+            return
+        sequence.end_phase("prefill")
+        if not sequence.forced:
+            self._sample(sequence, row=len(chunk) - 1, rows=0)
+        elif not sequence.is_replaying:
+            self._end_replay(sequence)
+
+    def _compute_prefill(self, sequence: SlotSequence, chunk: Sequence[int], *, last: bool) -> bool:
+        """Prefill so that `cancel` can break it off, which must hit no other computation."""
+        with self._lock:
+            if sequence.key in self._cancelled:
+                return False
+            self._prefilling = sequence.key
+        try:
+            return self._model.prefill(sequence.slot, chunk, last=last)
+        finally:
+            with self._lock:
+                self._prefilling = None
+                self._model.rearm()
+
+    # Decode and replay.
+
+    def _decode(self) -> None:
+        """Feed one token of each sequence that can take part in a decode of the same row count."""
+        ready = [sequence for sequence in self._slots if sequence is not None and not sequence.is_prefilling]
+        # Whoever has waited longest decides the row count, so a replay and those who generate take turns.
+        rows = self._row_count(min(ready, key=lambda sequence: sequence.turn), ready)
+        aboard = [s for s in ready if s.slot < rows and (not s.is_replaying or s.forced_rows(self.slots) == rows)]
+        feed: list[int | None] = [None] * rows
+        for sequence in aboard:
+            feed[sequence.slot] = sequence.transcript.tokens[sequence.fed]
+        try:
+            self._model.decode(feed, logits=not all(sequence.is_replaying for sequence in aboard))
+        except DecodeError as error:
+            for sequence in aboard:
+                self._fail(sequence, error)
+            return
+        self._turn += 1
+        for sequence in aboard:
+            sequence.turn = self._turn
+            was_replaying = sequence.is_replaying
+            sequence.fed += 1
+            if not was_replaying:
+                self._sample(sequence, row=sequence.slot, rows=rows)
+            elif sequence.is_replaying:
+                self._say(sequence, Progress("replay", sequence.fed, sequence.forced))
+            else:
+                self._end_replay(sequence)
+
+    def _row_count(self, leader: SlotSequence, ready: list[SlotSequence]) -> int:
+        if leader.is_replaying:
+            return leader.forced_rows(self.slots)
+        return max(sequence.slot for sequence in ready if not sequence.is_replaying) + 1
+
+    def _sample(self, sequence: SlotSequence, *, row: int, rows: int) -> None:
+        assert sequence.sampler is not None
+        transcript = sequence.transcript
+        token = sequence.sampler.sample(row, len(transcript.tokens))
+        text = transcript.append(token, rows)
+        self._tokens_generated += 1
+        if transcript.reason is None:
+            self._say(sequence, Tokens([token], [rows], text))
+        else:
+            self._finish(sequence, [token], [rows], text)
+
+    def _end_replay(self, sequence: SlotSequence) -> None:
+        sequence.end_phase("replay")
+        self._say_replayed(sequence)
+
+    def _say_replayed(self, sequence: SlotSequence) -> None:
+        text = sequence.transcript.resumed_text
+        self._say(sequence, Replayed(len(text), hashlib.sha256(text.encode()).hexdigest()))
+
+    def _say(self, sequence: SlotSequence, message: Message) -> None:
+        self._messages.append((sequence.key, message))

@@ -1,0 +1,56 @@
+"""What `scheduler.SlotScheduler` asks of a model: a cache in slots, and computations over rows."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from models_app.engines.sampling import SamplingParams
+from models_app.engines.transcript import Vocabulary
+
+
+class SlotSampler(Protocol):
+    """Chooses the tokens of one sequence."""
+
+    def sample(self, row: int, position: int) -> int:
+        """Choose the token at `position` of the output from the logits of a row of the last computation."""
+
+    def accept(self, token: int) -> None:
+        """Take note of a token that was chosen in an earlier run."""
+
+    def close(self) -> None:
+        """Free what it holds."""
+
+
+class SlotModel(Protocol):
+    """A loaded model whose cache has slots. All but `abort` belong to one thread."""
+
+    slots: int
+    context_length: int
+    prefill_chunk: int
+    threads: int
+    fingerprint: str
+    lengths: list[int]
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The model's tokens."""
+
+    def prefill(self, slot: int, tokens: Sequence[int], *, last: bool) -> bool:
+        """Append a chunk to the slot's cache; False, with the slot cleared, where `abort` broke it off."""
+
+    def decode(self, rows: Sequence[int | None], *, logits: bool) -> None:
+        """Feed one token, or none, to each of the first slots, in one computation of `len(rows)` rows."""
+
+    def sampler(self, params: SamplingParams) -> SlotSampler:
+        """A sampler for one sequence."""
+
+    def clear(self, slot: int) -> None:
+        """Empty the slot's cache."""
+
+    def abort(self) -> None:
+        """Break off the prefill that is running, from another thread."""
+
+    def rearm(self) -> None:
+        """Forget the abort."""
+
+    def close(self) -> None:
+        """Free the model."""

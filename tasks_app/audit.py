@@ -1,0 +1,176 @@
+"""The audit of a whole database against the invariants of chapter 11.
+
+It shares no code with what it audits: its own connection, its own SQL, its own reading of the log, in one read
+transaction, so that a service may go on writing meanwhile.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+_TERMINAL = {
+    "response.completed": "completed",
+    "response.incomplete": "completed",
+    "response.failed": "failed",
+    "response.cancelled": "cancelled",
+}
+_STATE = {
+    "response.queued": "queued",
+    "response.loading": "loading",
+    "response.in_progress": "running",
+    "response.cancelling": "cancelling",
+    **_TERMINAL,
+}
+_GUARDS = {
+    "unfinished_tasks_are_not_deleted": "tasks",
+    "events_of_unfinished_tasks_are_not_changed": "task_events",
+    "events_of_unfinished_tasks_are_not_deleted": "task_events",
+}
+_JOURNAL_PAIR_BYTES = 6
+
+Violation = dict[str, Any]
+
+
+@dataclass
+class _Log:
+    """What one pass over the events of a task has found."""
+
+    count: int = 0
+    highest: int = -1
+    gaps: list[int] = field(default_factory=list)
+    state: str | None = None
+    terminals: int = 0
+    after_terminal: int = 0
+    text: list[str] = field(default_factory=list)
+    terminal_text: str | None = None
+    first_types: list[str] = field(default_factory=list)
+    unreadable: list[int] = field(default_factory=list)
+
+    def read(self, number: int, kind: str, data: str) -> None:
+        if number != self.count:
+            self.gaps.append(number)
+        self.count += 1
+        self.highest = max(self.highest, number)
+        if self.terminals:
+            self.after_terminal += 1
+        if len(self.first_types) < 2:
+            self.first_types.append(kind)
+        try:
+            self._apply(kind, data)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            self.unreadable.append(number)
+
+    def _apply(self, kind: str, data: str) -> None:
+        if kind == "response.output_text.delta":
+            self.text.append(json.loads(data)["delta"])
+        elif kind == "response.queued":
+            self.text = []
+        if kind in _STATE:
+            self.state = _STATE[kind]
+        if kind in _TERMINAL:
+            self.terminals += 1
+            self.terminal_text = _output_text(json.loads(data)["response"])
+
+
+def audit(database: Path) -> dict[str, Any]:
+    """Return ``{"tasks", "events", "violations"}``; a violation names its rule, the task and what is wrong."""
+    # Autocommit mode, so that BEGIN is deferred: a snapshot for reading, which keeps no writer waiting.
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, isolation_level=None)) as connection:
+        connection.execute("BEGIN")
+        tasks, events, violations = 0, 0, list(_guards(connection))
+        violations += _strays(connection)
+        for task_id, log, row in _tasks(connection):
+            tasks += 1
+            events += log.count
+            violations += [{"rule": rule, "task": task_id, "detail": detail} for rule, detail in _judge(log, row)]
+        connection.execute("ROLLBACK")
+    return {"tasks": tasks, "events": events, "violations": violations}
+
+
+def _tasks(connection: sqlite3.Connection) -> Iterator[tuple[str, _Log, tuple[Any, ...]]]:
+    """Yield every task with its log, both in the order of the ids, in bounded memory."""
+    rows = connection.execute(
+        "SELECT t.id, t.status, t.last_sequence_number, t.output_tokens, t.finished_at, r.id, r.body,"
+        "  (SELECT sum(length(j.tokens)) FROM task_journal j WHERE j.snapshot_id = t.id),"
+        "  (SELECT count(*) FROM task_snapshots s WHERE s.task_id = t.id)"
+        " FROM tasks t LEFT JOIN responses r ON r.task_id = t.id ORDER BY t.id"
+    )
+    events = connection.execute(
+        "SELECT task_id, sequence_number, type, data FROM task_events ORDER BY task_id, sequence_number"
+    )
+    logs = groupby(events, key=lambda event: event[0])
+    owner, entries = next(logs, (None, iter(())))
+    for task_id, *row in rows:
+        while owner is not None and owner < task_id:
+            owner, entries = next(logs, (None, iter(())))  # Of no task at all: found by _strays.
+        log = _Log()
+        if owner == task_id:
+            for _, number, kind, data in entries:
+                log.read(number, kind, data)
+            owner, entries = next(logs, (None, iter(())))
+        yield task_id, log, tuple(row)
+
+
+def _judge(log: _Log, row: tuple[Any, ...]) -> Iterator[tuple[str, str]]:
+    status, last, output_tokens, finished_at, response_id, body, journal_bytes, snapshots = row
+    finished = status in _TERMINAL.values()
+    if log.gaps:
+        yield "sequence_without_gap", f"number {log.gaps[0]} stands where another should"
+    if log.highest != last:
+        yield "sequence_number_of_task", f"the task counts to {last}, its log to {log.highest}"
+    if log.state != status:
+        yield "status_agrees_with_log", f"the task is {status}, its last state event says {log.state}"
+    if finished and log.terminals != 1:
+        yield "one_terminal_event", f"a finished task with {log.terminals} terminal events"
+    if not finished and log.terminals:
+        yield "one_terminal_event", f"a task that is {status} has a terminal event"
+    if log.after_terminal:
+        yield "nothing_after_terminal_event", f"{log.after_terminal} events follow the terminal one"
+    if log.first_types != ["response.created", "response.queued"]:
+        yield "born_with_two_events", f"the log begins with {log.first_types}"
+    if log.unreadable:
+        yield "events_are_readable", f"event {log.unreadable[0]} cannot be read"
+    if finished is (finished_at is None):
+        yield "finished_at_agrees_with_status", f"status {status}, finished_at {finished_at}"
+    text = "".join(log.text)
+    if log.terminal_text is not None and log.terminal_text != text:
+        yield "deltas_equal_text", "the joined deltas differ from the text of the terminal event"
+    if response_id is None:
+        yield "task_has_response", "the task has no response"
+    elif finished and body is None:
+        yield "finished_task_has_stored_response", "the task is finished, its response is not stored"
+    elif not finished and body is not None:
+        yield "finished_task_has_stored_response", "the task is not finished, its response is stored"
+    elif body is not None and _output_text(json.loads(body)) != text:
+        yield "deltas_equal_text", "the joined deltas differ from the stored text"
+    if snapshots and (journal_bytes or 0) != output_tokens * _JOURNAL_PAIR_BYTES:
+        yield "journal_agrees_with_count", f"{journal_bytes or 0} bytes of journal for {output_tokens} tokens"
+
+
+def _output_text(response: dict[str, Any]) -> str:
+    return "".join(
+        part["text"] for item in response["output"] for part in item.get("content", ()) if part["type"] == "output_text"
+    )
+
+
+def _strays(connection: sqlite3.Connection) -> Iterator[Violation]:
+    for table, key, rule in (
+        ("task_events", "task_id", "event_has_task"),
+        ("responses", "task_id", "response_has_task"),
+        ("task_snapshots", "task_id", "snapshot_has_task"),
+    ):
+        query = f"SELECT DISTINCT {key} FROM {table} WHERE {key} NOT IN (SELECT id FROM tasks)"  # noqa: S608
+        for (task_id,) in connection.execute(query):
+            yield {"rule": rule, "task": task_id, "detail": f"a row of {table} belongs to no task"}
+
+
+def _guards(connection: sqlite3.Connection) -> Iterator[Violation]:
+    present = dict(connection.execute("SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'"))
+    for name, table in _GUARDS.items():
+        if present.get(name) != table:
+            yield {"rule": "guards_are_installed", "task": None, "detail": f"the trigger {name} is missing"}

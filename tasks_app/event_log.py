@@ -1,0 +1,78 @@
+"""The only writer of task_events, and the log as readers see it."""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django.db import connection
+
+from tasks_app.states import TERMINAL_EVENTS, EventType
+
+_INSERT = "INSERT INTO task_events (task_id, sequence_number, type, data, created_ms) VALUES (%s, %s, %s, %s, %s)"
+_SELECT = (
+    "SELECT sequence_number, type, data FROM task_events"
+    " WHERE task_id = %s AND sequence_number > %s ORDER BY sequence_number LIMIT %s"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event before it has its number."""
+
+    type: EventType
+    data: dict[str, Any]
+
+
+class Entry(NamedTuple):
+    """An event as it stands in the log; `data` is the JSON text of its own fields."""
+
+    sequence_number: int
+    type: str
+    data: str
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether nothing can follow."""
+        return self.type in TERMINAL_EVENTS
+
+    def fields(self) -> dict[str, Any]:
+        """Return the event's own fields."""
+        fields: dict[str, Any] = json.loads(self.data)
+        return fields
+
+    def to_json(self) -> str:
+        """Return the flat event object that JSON pages, SSE and websockets carry, without parsing the data."""
+        head = f'{{"type":"{self.type}","sequence_number":{self.sequence_number}'
+        return f"{head},{self.data[1:]}" if len(self.data) > 2 else f"{head}}}"
+
+
+def append(task_id: str, first: int, events: Sequence[Event]) -> None:
+    """Write `events` under the numbers from `first` on.
+
+    The caller has taken those numbers in the UPDATE that changed the task, in this very transaction (R2).
+    """
+    assert connection.in_atomic_block, "an event and its task's change are one transaction"
+    now = time.time_ns() // 1_000_000
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            _INSERT,
+            [
+                (
+                    task_id,
+                    number,
+                    event.type,
+                    json.dumps(event.data, ensure_ascii=False, separators=(",", ":")),
+                    now,
+                )
+                for number, event in enumerate(events, first)
+            ],
+        )
+
+
+def read(task_id: str, after: int = -1, limit: int = 1000) -> list[Entry]:
+    """Return up to `limit` entries with numbers greater than `after`, in order."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SELECT, (task_id, after, limit))
+        return [Entry(*row) for row in cursor.fetchall()]

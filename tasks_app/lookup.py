@@ -1,0 +1,39 @@
+"""Finding a client's own tasks and responses: a foreign id and an unknown one are the same."""
+
+from clients_app.models import Client
+from lmsp_site.errors import NotFound
+from tasks_app.models import Task
+from tasks_app.states import Status
+
+
+def task(client: Client, task_id: str) -> Task:
+    """Return the task of `client` with its response.
+
+    Raises:
+        NotFound: ``task_not_found``, the same for a task of somebody else and for none at all.
+    """
+    found = Task.objects.of(client).select_related("response").filter(pk=task_id).first()
+    if found is None:
+        raise NotFound(f"There is no task {task_id!r}.", code="task_not_found")
+    return found
+
+
+def task_of_response(client: Client, response_id: str) -> Task:
+    """Return the task of `client` whose response has this id.
+
+    Raises:
+        NotFound: ``response_not_found``.
+    """
+    found = Task.objects.of(client).select_related("response").filter(response=response_id).first()
+    if found is None:
+        raise NotFound(f"There is no response {response_id!r}.", code="response_not_found")
+    return found
+
+
+def position(waiting: Task) -> int | None:
+    """Return the place of `waiting` in the queue, from 1; ``None`` when it does not wait."""
+    if waiting.status != Status.QUEUED:
+        return None
+    queued = Task.objects.filter(status=Status.QUEUED)
+    before = queued.filter(priority__lt=waiting.priority) | queued.filter(priority=waiting.priority, id__lt=waiting.id)
+    return before.count() + 1

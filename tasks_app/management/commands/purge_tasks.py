@@ -1,0 +1,16 @@
+"""Apply the retention now."""
+
+from typing import Any
+
+from lmsp_site.management.base import ServiceCommand
+from tasks_app import retention
+
+
+class Command(ServiceCommand):
+    """``purge_tasks``: delete finished tasks that are older than the retention period."""
+
+    help = "Delete finished tasks older than retention_days, and expired idempotency keys."
+
+    def run(self, **options: Any) -> dict[str, Any]:
+        """Purge."""
+        return retention.purge()

@@ -1,0 +1,17 @@
+"""Run the worker processes; ``serve`` starts this as one of its children."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from tasks_app import queue
+
+
+class Command(BaseCommand):
+    """``run_workers``: django-q2's cluster, with as many workers as tasks may run at once."""
+
+    help = "Run the workers that claim and run tasks, until SIGTERM."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run until told to stop."""
+        queue.run_cluster()

@@ -1,0 +1,220 @@
+"""TABLES tasks, task_events, responses and idempotency_keys, and a task's snapshot."""
+
+from django.core.validators import MinValueValidator
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from clients_app.models import Client
+from lmsp_site.ids import new_id
+from lmsp_site.models import RestartPolicy
+from tasks_app.states import CLAIMED, FINISHED, Status
+
+_STATUS_CHOICES = [(status.value, status.value) for status in Status]
+_ID_LENGTH = 40
+
+
+def _task_id() -> str:
+    return new_id("task")
+
+
+class Priority(models.IntegerChoices):
+    """Which task is claimed first; the API names them in lower case."""
+
+    INTERACTIVE = 0
+    NORMAL = 1
+    BATCH = 2
+
+
+def _due() -> Q:
+    return Q(claimable_at=None) | Q(claimable_at__lte=timezone.now())
+
+
+class TaskQuerySet(models.QuerySet["Task"]):
+    """Tasks by what they are to the service."""
+
+    def unfinished(self) -> "TaskQuerySet":
+        """Tasks that retention must never touch (R5)."""
+        return self.exclude(status__in=FINISHED)
+
+    def waiting(self) -> "TaskQuerySet":
+        """Queued tasks that are due, in the order in which they are claimed."""
+        return self.filter(status=Status.QUEUED).filter(_due()).order_by("priority", "id")
+
+    def to_resume(self) -> "TaskQuerySet":
+        """Running tasks that a restart, or a worker's death, has left to be claimed again."""
+        return self.filter(status=Status.RUNNING, owner=None).filter(_due()).order_by("priority", "id")
+
+    def next_claimable(self) -> "Task | None":
+        """The task that a free worker should take; two walks along an index, however long the queue."""
+        return self.to_resume().first() or self.waiting().first()
+
+    def count_claimable(self, most: int) -> int:
+        """How many tasks free workers would find, counted up to `most`."""
+        found = self.to_resume()[:most].count()
+        return found if found == most else found + self.waiting()[: most - found].count()
+
+    def claimed(self) -> "TaskQuerySet":
+        """Tasks that some worker holds or held."""
+        return self.filter(status__in=CLAIMED)
+
+    def of(self, client: Client) -> "TaskQuerySet":
+        """Tasks that `client` may know of."""
+        return self.filter(client=client)
+
+
+class Task(models.Model):
+    """One accepted request. ``lifecycle`` alone changes its state."""
+
+    id = models.CharField(primary_key=True, max_length=_ID_LENGTH, default=_task_id, editable=False)
+    client = models.ForeignKey(Client, on_delete=models.PROTECT, related_name="tasks")
+    status = models.CharField(max_length=10, choices=_STATUS_CHOICES, default=Status.QUEUED, db_default=Status.QUEUED)
+    on_restart = models.CharField(
+        max_length=6, choices=RestartPolicy, default=RestartPolicy.RESUME, db_default=RestartPolicy.RESUME
+    )
+    attempt = models.PositiveIntegerField(default=0, db_default=0, help_text="Claims so far.")
+    priority = models.PositiveSmallIntegerField(choices=Priority, default=Priority.NORMAL, db_default=Priority.NORMAL)
+    model = models.CharField(max_length=200, help_text="Id of the model that was asked for.")
+    metadata = models.JSONField(default=dict, db_default={})
+    last_sequence_number = models.IntegerField(default=-1, db_default=-1, validators=[MinValueValidator(-1)])
+
+    owner = models.CharField(max_length=80, null=True, blank=True, help_text="The worker that holds the task.")  # noqa: DJ001
+    job_id = models.CharField(max_length=40, blank=True, default="", db_default="", help_text="The job that ran it.")
+    claimable_at = models.DateTimeField(null=True, blank=True, help_text="Not to be claimed before; empty: at once.")
+    claims_without_progress = models.PositiveIntegerField(default=0, db_default=0)
+    ends_with_caller = models.BooleanField(
+        default=False, db_default=False, help_text="A foreground caller that hangs up cancels this task."
+    )
+
+    input_tokens = models.PositiveIntegerField(default=0, db_default=0)
+    output_tokens = models.PositiveIntegerField(default=0, db_default=0)
+    progress = models.JSONField(null=True, blank=True, help_text="How far loading, prefill or replay has come.")
+    error_code = models.CharField(max_length=60, blank=True, default="", db_default="")
+    error_message = models.TextField(blank=True, default="", db_default="")
+
+    created_at = models.DateTimeField(db_default=Now())
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    objects = TaskQuerySet.as_manager()
+
+    class Meta:
+        db_table = "tasks"
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["client", "-id"], name="tasks_of_client"),
+            models.Index(fields=["status", "priority", "id"], name="tasks_by_claim_order"),
+            models.Index(fields=["finished_at"], condition=Q(finished_at__isnull=False), name="finished_tasks"),
+        ]
+        constraints = [
+            models.CheckConstraint(condition=Q(status__in=list(Status)), name="task_status_is_known"),
+            models.CheckConstraint(
+                condition=Q(on_restart__in=RestartPolicy.values), name="task_restart_policy_is_known"
+            ),
+            models.CheckConstraint(condition=Q(last_sequence_number__gte=-1), name="sequence_numbers_start_at_zero"),
+        ]
+
+    def __str__(self) -> str:
+        return self.id
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing can change any more."""
+        return self.status in FINISHED
+
+
+class TaskEvent(models.Model):
+    """One entry of a task's log. ``event_log`` alone writes it; nothing changes it."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="events", db_index=False)
+    sequence_number = models.PositiveIntegerField()
+    type = models.CharField(max_length=60)
+    # Text, not JSON: what is stored is what goes on the wire, and is not parsed on its way.
+    data = models.TextField(help_text="JSON object of the event's own fields, without type and sequence number.")
+    created_ms = models.BigIntegerField(default=0, db_default=0, help_text="Milliseconds since 1970, UTC.")
+
+    class Meta:
+        db_table = "task_events"
+        ordering = ["task", "sequence_number"]
+        constraints = [
+            models.UniqueConstraint(fields=["task", "sequence_number"], name="one_event_per_sequence_number"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.sequence_number} {self.type}"
+
+
+class Response(models.Model):
+    """What was asked and, once the task has finished, the whole response object."""
+
+    id = models.CharField(primary_key=True, max_length=_ID_LENGTH, editable=False)
+    task = models.OneToOneField(Task, on_delete=models.CASCADE, related_name="response")
+    request = models.JSONField(help_text="The request, with its defaults filled in.")
+    body = models.JSONField(null=True, blank=True, help_text="The response object, from the terminal event on.")
+    store = models.BooleanField(default=True, db_default=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        db_table = "responses"
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return self.id
+
+
+class IdempotencyKey(models.Model):
+    """A client's key for one request: the same key finds the same task."""
+
+    client = models.ForeignKey(Client, on_delete=models.CASCADE, related_name="idempotency_keys")
+    endpoint = models.CharField(max_length=100)
+    key = models.CharField(max_length=255)
+    request_digest = models.CharField(max_length=64, help_text="SHA-256 of the canonical JSON, hexadecimal.")
+    task = models.ForeignKey(Task, on_delete=models.SET_NULL, null=True, blank=True, related_name="idempotency_keys")
+    result_status = models.PositiveSmallIntegerField(null=True, blank=True)
+    result_body = models.JSONField(null=True, blank=True)
+    created_at = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "idempotency_keys"
+        constraints = [
+            models.UniqueConstraint(fields=["client", "endpoint", "key"], name="one_request_per_idempotency_key"),
+        ]
+        indexes = [models.Index(fields=["expires_at"], name="idempotency_keys_by_expiry")]
+
+    def __str__(self) -> str:
+        return f"{self.endpoint} {self.key}"
+
+
+class Snapshot(models.Model):
+    """What a generation needs to go on exactly: the prompt, the seed, where it was decoded."""
+
+    task = models.OneToOneField(Task, on_delete=models.CASCADE, primary_key=True, related_name="snapshot")
+    prompt = models.BinaryField(help_text="Token ids, 32 bits each, little-endian.")
+    seed = models.BigIntegerField()
+    slot = models.PositiveSmallIntegerField(null=True, blank=True, help_text="The engine's slot of this run.")
+    fingerprint = models.CharField(max_length=100, blank=True, default="", help_text="How the tokens were decoded.")
+
+    class Meta:
+        db_table = "task_snapshots"
+
+    def __str__(self) -> str:
+        return f"snapshot of {self.task_id}"
+
+
+class JournalEntry(models.Model):
+    """The tokens of one commit, written in the transaction of the events made from them."""
+
+    snapshot = models.ForeignKey(Snapshot, on_delete=models.CASCADE, related_name="journal", db_index=False)
+    position = models.PositiveIntegerField(help_text="Index of the first token among the generated ones.")
+    tokens = models.BinaryField(help_text="Pairs of token id (32 bits) and rows of its decode (16 bits).")
+
+    class Meta:
+        db_table = "task_journal"
+        constraints = [
+            models.UniqueConstraint(fields=["snapshot", "position"], name="one_journal_entry_per_position"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.snapshot_id} from {self.position}"

@@ -1,0 +1,103 @@
+"""The output of one attempt: text as events, and events as output items.
+
+Whoever writes the log and whoever reads it back use the same object, so that a resumed run goes on where the
+log ends and the stored response is what a reader of the log has put together.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from lmsp_site.ids import new_id
+from tasks_app import event_log
+from tasks_app.event_log import Entry, Event
+from tasks_app.states import EventType
+
+_PAGE = 1000
+
+
+class Output:
+    """One assistant message with one text part, growing."""
+
+    def __init__(self) -> None:
+        self.item_id: str | None = None
+        self._parts: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """All text so far."""
+        if len(self._parts) > 1:
+            self._parts = ["".join(self._parts)]
+        return self._parts[0] if self._parts else ""
+
+    @classmethod
+    def of(cls, task_id: str) -> "Output":
+        """Fold the log of `task_id` into the output it holds: that of the last attempt that started anew."""
+        output = cls()
+        for entry in _entries(task_id):
+            output.apply(entry)
+        return output
+
+    def apply(self, entry: Entry) -> None:
+        """Take in the next entry of a log."""
+        if entry.type == EventType.OUTPUT_TEXT_DELTA:
+            self._parts.append(entry.fields()["delta"])
+        elif entry.type == EventType.OUTPUT_ITEM_ADDED:
+            self.item_id = entry.fields()["item"]["id"]
+        elif entry.type == EventType.QUEUED:
+            # A retry: readers drop what they had.
+            self.item_id, self._parts = None, []
+
+    def write(self, text: str) -> list[Event]:
+        """Add `text` and return the events that say so; the first opens the message and its part."""
+        events = self._open()
+        if text:
+            self._parts.append(text)
+            events.append(Event(EventType.OUTPUT_TEXT_DELTA, {**self._part_address(), "delta": text, "logprobs": []}))
+        return events
+
+    def close(self, status: str) -> list[Event]:
+        """Return the events that end part and message; `status` is ``completed`` or ``incomplete``."""
+        events = self._open()
+        address = self._part_address()
+        events.append(Event(EventType.OUTPUT_TEXT_DONE, {**address, "text": self.text, "logprobs": []}))
+        events.append(Event(EventType.CONTENT_PART_DONE, {**address, "part": self._part()}))
+        item = self._item(status)
+        events.append(Event(EventType.OUTPUT_ITEM_DONE, {"output_index": 0, "item": item}))
+        return events
+
+    def items(self, status: str) -> list[dict[str, Any]]:
+        """Return the response's ``output``: nothing before the first token."""
+        return [self._item(status)] if self.item_id else []
+
+    def _open(self) -> list[Event]:
+        if self.item_id:
+            return []
+        self.item_id = new_id("msg")
+        item = {**self._item("in_progress"), "content": []}
+        part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+        return [
+            Event(EventType.OUTPUT_ITEM_ADDED, {"output_index": 0, "item": item}),
+            Event(EventType.CONTENT_PART_ADDED, {**self._part_address(), "part": part}),
+        ]
+
+    def _part_address(self) -> dict[str, Any]:
+        return {"item_id": self.item_id, "output_index": 0, "content_index": 0}
+
+    def _part(self) -> dict[str, Any]:
+        return {"type": "output_text", "text": self.text, "annotations": [], "logprobs": []}
+
+    def _item(self, status: str) -> dict[str, Any]:
+        return {
+            "type": "message",
+            "id": self.item_id,
+            "status": status,
+            "role": "assistant",
+            "content": [self._part()],
+        }
+
+
+def _entries(task_id: str) -> Iterator[Entry]:
+    after = -1
+    while page := event_log.read(task_id, after, _PAGE):
+        yield from page
+        after = page[-1].sequence_number

@@ -1,0 +1,53 @@
+"""Who holds a task, and the proof that they are dead: a lock on a file, which the kernel drops with its process."""
+
+import fcntl
+import os
+import secrets
+from functools import cache
+from pathlib import Path
+
+from django.conf import settings
+
+
+def _directory() -> Path:
+    directory = Path(settings.LMSP.run_dir) / "owners"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    return directory
+
+
+@cache
+def _own(pid: int) -> tuple[str, int]:
+    name = f"worker-{pid}-{secrets.token_hex(6)}"
+    descriptor = os.open(_directory() / name, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return name, descriptor
+
+
+def own_name() -> str:
+    """Return the name under which this process owns tasks; from the first call on it can be proven alive.
+
+    To be called after the last fork: a lock taken before would live on in the children.
+    """
+    return _own(os.getpid())[0]
+
+
+def is_dead(owner: str) -> bool:
+    """Tell whether the process called `owner` has ended. Only a lock that can be had proves it."""
+    try:
+        descriptor = os.open(_directory() / owner, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True  # Removed by a recovery that has proven it, or the data directory was moved without run/.
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def forget_dead() -> None:
+    """Remove the lock files of owners that have ended and hold no task any more."""
+    for path in _directory().iterdir():
+        if is_dead(path.name):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,169 @@
+"""The runner, django-q2, behind one file: ringing the bell, hearing it, running the cluster.
+
+The table tasks is the queue. A job carries nothing: it says that there may be something to claim, and the worker
+that gets it claims the best task there is, and the next, until nothing is claimable.
+"""
+
+import ctypes
+import os
+import sys
+import time
+from multiprocessing.sharedctypes import RawValue
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import connections
+from django.utils import timezone
+from django_q.brokers.orm import ORM
+from django_q.cluster import Cluster
+from django_q.models import OrmQ
+from django_q.signals import post_execute_in_worker, pre_execute
+from django_q.tasks import async_task
+
+from lmsp_site.processes import end_with_parent
+from tasks_app import wakeup
+from tasks_app.models import Task
+
+_JOB = "tasks_app.worker.run_claimable"
+_STALLED_AFTER_SECONDS = 5.0
+# A wake-up can be lost; this is how late its job is then.
+_POLL_SECONDS = 0.25
+
+# Shared with every worker that the cluster forks. No lock: a killed worker could not release it.
+_stopping = RawValue(ctypes.c_bool, False)
+_job_id = ""
+_parent = 0
+
+
+def ring(times: int = 1) -> None:
+    """Enqueue a job, in the transaction that makes something claimable.
+
+    Bells that nobody has heard yet are enough when there is one for each worker: whoever hears one comes after
+    this transaction and sees what it wrote.
+    """
+    workers = settings.LMSP.max_running
+    unheard = OrmQ.objects.filter(lock__lte=timezone.now())[:workers].count()
+    for _ in range(min(times, workers - unheard)):
+        async_task(_JOB, q_options={"timeout": -1})
+    wakeup.queue_after_commit()
+
+
+def ring_for_claimable() -> None:
+    """Enqueue a job for each worker that has something to claim: what became due, or whose bell was lost."""
+    if claimable := Task.objects.count_claimable(settings.LMSP.max_running):
+        ring(claimable)
+
+
+def forget_deliveries() -> None:
+    """Remove jobs that a dead cluster had taken and can never acknowledge."""
+    OrmQ.objects.filter(lock__gt=timezone.now()).delete()
+
+
+def current_job_id() -> str:
+    """Return the id of the job that this worker is running."""
+    return _job_id
+
+
+def stopping() -> bool:
+    """Tell a worker whether the cluster has been asked to stop."""
+    return bool(_stopping.value)
+
+
+class DoorbellBroker(ORM):  # type: ignore[misc]
+    """The ORM broker, woken by a datagram where it would sleep for its poll interval."""
+
+    _listener: wakeup.Listener | None = None
+
+    def dequeue(self) -> Any:
+        """Return the next jobs, or wait for the bell."""
+        if self._listener is None:
+            # Made by the process that waits, which is not the one that made the broker.
+            self._listener = wakeup.Listener.for_queue()
+        waiting = OrmQ.objects.filter(key=self.list_key, lock__lte=timezone.now()).exists()
+        if not waiting and not self._listener.wait(_POLL_SECONDS):
+            return None
+        return super().dequeue()
+
+
+def beat() -> None:
+    """Show that a worker is at work; called when it hears a bell, and while it waits before a claim."""
+    _beat_file().touch()
+
+
+def _beat_file() -> Path:
+    return Path(settings.LMSP.run_dir) / "workers.beat"
+
+
+class StallWatch:
+    """Notices the cluster that looks alive and takes no jobs."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def stalled(self) -> bool:
+        """Tell whether tasks have been claimable for too long beside workers that take nothing.
+
+        The sweep has rung for those tasks meanwhile, so that a sound cluster would have shown itself.
+        """
+        claimed = Task.objects.claimed().exclude(owner=None).count()
+        if claimed >= settings.LMSP.max_running or not Task.objects.count_claimable(1):
+            self._since = None
+            return False
+        now = time.time()
+        try:
+            last_beat = _beat_file().stat().st_mtime
+        except FileNotFoundError:
+            last_beat = 0.0
+        self._since = max(self._since or now, last_beat)
+        stalled = now - self._since > _STALLED_AFTER_SECONDS
+        if stalled:
+            self._since = None
+        return stalled
+
+
+class _Cluster(Cluster):  # type: ignore[misc]
+    """A cluster whose workers learn that it is stopping while they work."""
+
+    def sig_handler(self, signum: int, frame: Any) -> None:
+        """Raise the flag first: ``stop`` waits for the workers."""
+        _stopping.value = True
+        super().sig_handler(signum, frame)
+
+
+def run_cluster() -> None:
+    """Run the cluster until SIGTERM or SIGINT."""
+    # A worker keeps its connection from job to job.
+    connections["default"].settings_dict["CONN_MAX_AGE"] = None
+    connections.close_all()
+    # Killed with -9, the cluster takes its guard, workers and helpers along, whichever of them forked the other.
+    os.register_at_fork(before=_remember_parent, after_in_child=_end_with_parent)
+    pre_execute.connect(_before_job)
+    post_execute_in_worker.connect(_after_job)
+    cluster = _Cluster()
+    cluster.start()
+    while cluster.sentinel.is_alive():
+        cluster.sentinel.join(1)
+    if not stopping():
+        sys.exit("the cluster's guard has died")
+
+
+def _remember_parent() -> None:
+    global _parent
+    _parent = os.getpid()
+
+
+def _end_with_parent() -> None:
+    end_with_parent()
+    if os.getppid() != _parent:
+        os._exit(1)  # It died before the kernel was told.
+
+
+def _before_job(task: dict[str, Any], **_: Any) -> None:
+    global _job_id
+    _job_id = task["id"]
+
+
+def _after_job(task: dict[str, Any], **_: Any) -> None:
+    # A bell that found nothing leaves no trace.
+    task["save"] = bool(task["result"])

@@ -1,0 +1,117 @@
+"""The response object of Open Responses, as it is at one moment of its task's life."""
+
+from datetime import datetime
+from typing import Any
+
+from tasks_app.models import Response, Task
+from tasks_app.output import Output
+from tasks_app.states import RESPONSE_STATUS, Status
+
+# What a request means where it is silent; the echo of a response and the worker go by the same values.
+DEFAULTS: dict[str, Any] = {
+    "instructions": None,
+    "previous_response_id": None,
+    "max_output_tokens": None,
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "stop": [],
+    "seed": 0,
+    "background": True,
+}
+
+
+def of(task: Task) -> Response:
+    """Return the response row of `task`; a row that came into the database without one gets an empty stand-in."""
+    try:
+        return task.response
+    except Response.DoesNotExist:
+        return Response(id=task.id.replace("task_", "resp_", 1), task=task, request={})
+
+
+def build(
+    response: Response, task: Task, output: Output | None = None, *, incomplete_reason: str | None = None
+) -> dict[str, Any]:
+    """Return the response object of `task` in the state that `task` has.
+
+    Args:
+        response: its request has every default filled in.
+        task: the row as it will be, or is, after the change that the object accompanies.
+        output: what was generated so far; nothing when left out.
+        incomplete_reason: why a completed task's response is ``incomplete``.
+    """
+    status = Status(task.status)
+    name = "incomplete" if incomplete_reason else RESPONSE_STATUS[status]
+    item_status = {"completed": "completed", "in_progress": "in_progress"}.get(name, "incomplete")
+    request = DEFAULTS | response.request
+    return {
+        "id": response.id,
+        "object": "response",
+        "created_at": unix(task.created_at),
+        "completed_at": unix(task.finished_at) if status is Status.COMPLETED else None,
+        "status": name,
+        "incomplete_details": {"reason": incomplete_reason} if incomplete_reason else None,
+        "model": task.model,
+        "previous_response_id": request["previous_response_id"],
+        "instructions": request["instructions"],
+        "output": output.items(item_status) if output else [],
+        "error": {"code": task.error_code, "message": task.error_message} if task.error_code else None,
+        "tools": [],
+        "tool_choice": "auto",
+        "truncation": "disabled",
+        "parallel_tool_calls": True,
+        "text": {"format": {"type": "text"}},
+        "top_p": request["top_p"],
+        "presence_penalty": request["presence_penalty"],
+        "frequency_penalty": request["frequency_penalty"],
+        "top_logprobs": 0,
+        "temperature": request["temperature"],
+        "reasoning": None,
+        "usage": usage(task) if task.finished else None,
+        "max_output_tokens": request["max_output_tokens"],
+        "max_tool_calls": None,
+        "store": response.store,
+        "background": request["background"],
+        "service_tier": "default",
+        "metadata": task.metadata,
+        "safety_identifier": None,
+        "prompt_cache_key": None,
+        "lmsp": {"task_id": task.id, "on_restart": task.on_restart, "seed": request["seed"]},
+    }
+
+
+def current(task: Task) -> dict[str, Any]:
+    """Return the response of `task` as it is now: the stored one, or what the log holds so far."""
+    response = of(task)
+    if response.body is not None:
+        body: dict[str, Any] = response.body
+        return body
+    return build(response, task, Output.of(task.id))
+
+
+def usage(task: Task) -> dict[str, Any]:
+    """Return the token counts of `task`, as the engine counted them."""
+    return {
+        "input_tokens": task.input_tokens,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": task.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": task.input_tokens + task.output_tokens,
+    }
+
+
+def output_text(response: dict[str, Any]) -> str:
+    """Return the text of a response's messages."""
+    return "".join(
+        part["text"]
+        for item in response["output"]
+        if item["type"] == "message"
+        for part in item["content"]
+        if part["type"] == "output_text"
+    )
+
+
+def unix(moment: datetime | None) -> int | None:
+    """Return whole Unix seconds, as the API has them."""
+    return int(moment.timestamp()) if moment else None

@@ -1,0 +1,188 @@
+"""Calls that wait: event streams and foreground responses, as ASGI apps in front of Django's handler.
+
+They use the same credential check, serializers and submission as the API views. Beside the work they watch the
+caller, so that one who hangs up is noticed at once.
+"""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+from django.conf import settings
+
+from clients_app import authentication, scopes
+from clients_app.models import Client
+from lmsp_site.asgi_http import (
+    App,
+    CallerGone,
+    Receive,
+    Scope,
+    Send,
+    header,
+    nonnegative,
+    query,
+    read_json,
+    send_error,
+    send_json,
+    send_stream,
+    unless_gone,
+)
+from lmsp_site.errors import InvalidRequest, to_protocol
+from tasks_app import idempotency, lifecycle, lookup, responses, retention, serializers, submission
+from tasks_app.event_log import Entry
+from tasks_app.models import IdempotencyKey, Task
+from tasks_app.states import TASK_STREAM_ONLY
+from tasks_app.stream import requests, tail
+from tasks_app.submission import Accepted
+
+_PING = b": ping\n\n"
+_DONE = b"data: [DONE]\n\n"
+_CREATE = "POST /v1/responses"
+
+
+def _app(handler: Callable[[Scope, Receive, Send], Awaitable[None]]) -> App:
+    """Answer errors in the envelope, as the API views do, and end quietly with a caller that has gone."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await handler(scope, receive, send)
+        except CallerGone:
+            pass
+        except Exception as error:  # noqa: BLE001 - the outermost frame of a request
+            await send_error(send, to_protocol(error))
+
+    return app
+
+
+def _authorize(scope: Scope, needed: str) -> Client:
+    client = authentication.authenticate(header(scope, b"authorization"))
+    authentication.require(client, needed)
+    return client
+
+
+async def task_frames(task_id: str, after: int) -> AsyncIterator[bytes]:
+    """Yield a task's events after `after` as server-sent events whose ids are the sequence numbers."""
+    async with aclosing(tail.follow(task_id, after)) as pages:
+        async for page in pages:
+            for entry in page:
+                yield _frame(entry, numbered=True)
+            if not page:
+                yield _PING
+    yield _DONE
+
+
+async def response_frames(task_id: str, after: int = -1) -> AsyncIterator[bytes]:
+    """Yield the events that Open Responses knows, without ids; their numbers keep the gaps of the others."""
+    async with aclosing(tail.follow(task_id, after)) as pages:
+        async for page in pages:
+            for entry in page:
+                if entry.type not in TASK_STREAM_ONLY:
+                    yield _frame(entry, numbered=False)
+            if not page:
+                yield _PING
+    yield _DONE
+
+
+def _frame(entry: Entry, *, numbered: bool) -> bytes:
+    number = f"id: {entry.sequence_number}\n" if numbered else ""
+    return f"{number}event: {entry.type}\ndata: {entry.to_json()}\n\n".encode()
+
+
+async def _task_events(scope: Scope, receive: Receive, send: Send) -> None:
+    """GET /v1/tasks/{id}/events with ``Accept: text/event-stream``."""
+    cursor, name = header(scope, b"last-event-id"), "Last-Event-ID"
+    if cursor is None:
+        cursor, name = query(scope).get("after"), "after"
+
+    def find() -> Task:
+        return lookup.task(_authorize(scope, scopes.TASKS_READ), scope["path_params"]["task_id"])
+
+    task = await requests.run(find)
+    after = -1 if cursor is None else nonnegative(cursor, name)
+    await unless_gone(receive, send_stream(send, task_frames(task.id, after)))
+
+
+async def _replay_response(scope: Scope, receive: Receive, send: Send) -> None:
+    """GET /v1/responses/{id}?stream=true: replay the stream and follow it."""
+    cursor = query(scope).get("starting_after")
+
+    def find() -> Task:
+        return lookup.task_of_response(_authorize(scope, scopes.RESPONSES_WRITE), scope["path_params"]["response_id"])
+
+    task = await requests.run(find)
+    after = -1 if cursor is None else nonnegative(cursor, "starting_after")
+    await unless_gone(receive, send_stream(send, response_frames(task.id, after)))
+
+
+async def _create_response(scope: Scope, receive: Receive, send: Send) -> None:
+    """POST /v1/responses: synchronous, streamed or in the background; every one of them is a task."""
+    client = await requests.run(_authorize, scope, scopes.RESPONSES_WRITE)
+    body = await read_json(scope, receive, settings.LMSP.max_body_bytes)
+    fields, accepted = await requests.run(_accept, client, header(scope, b"idempotency-key"), body)
+    headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
+    task = accepted.task
+    if fields["background"] and not fields["stream"]:
+        answer = _kept(accepted.key) if accepted.key else await requests.run(responses.current, task)
+        await send_json(send, 202, answer, {"Location": f"/v1/responses/{answer['id']}", **headers})
+        return
+    try:
+        if task is None:
+            # Purged since; the key has kept the result.
+            assert accepted.key is not None
+            kept = _kept(accepted.key)
+            if fields["stream"]:
+                await send_stream(send, _kept_frames(kept), headers)
+            else:
+                await send_json(send, 200, kept, headers)
+        elif fields["stream"]:
+            await unless_gone(receive, send_stream(send, response_frames(task.id), headers))
+        else:
+            await unless_gone(receive, _wait_until_finished(task.id))
+            await send_json(send, 200, await requests.run(_result, client, task.id), headers)
+    except CallerGone:
+        if task and task.ends_with_caller:
+            await requests.run(lifecycle.cancel, task.id)
+        raise
+    if task and not task.response.store:
+        await requests.run(retention.forget, task.id)
+
+
+def _accept(client: Client, key: str | None, body: dict[str, Any]) -> tuple[dict[str, Any], Accepted]:
+    claim = idempotency.Claim.of(client, _CREATE, key, body)
+    fields = serializers.read(serializers.ResponseRequest, body)
+    accepted = submission.submit(
+        client, fields, foreground=not fields["background"], key=claim, answer=responses.current
+    )
+    return fields, accepted
+
+
+async def _wait_until_finished(task_id: str) -> None:
+    # The first two events are there already; of the rest only the end counts.
+    async with aclosing(tail.follow(task_id)) as pages:
+        async for _ in pages:
+            pass
+
+
+def _result(client: Client, task_id: str) -> dict[str, Any]:
+    return responses.current(lookup.task(client, task_id))
+
+
+def _kept(key: IdempotencyKey) -> dict[str, Any]:
+    """Return the result that a key has kept of a task that may be gone."""
+    if key.result_body is None:
+        raise InvalidRequest("The task of this Idempotency-Key was deleted before it had a result; use a new key.")
+    body: dict[str, Any] = key.result_body
+    return body
+
+
+async def _kept_frames(result: dict[str, Any]) -> AsyncIterator[bytes]:
+    """Yield the terminal event alone: the log it stood in has been purged."""
+    event = {"type": f"response.{result['status']}", "sequence_number": 0, "response": result}
+    yield f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+    yield _DONE
+
+
+task_events = _app(_task_events)
+replay_response = _app(_replay_response)
+create_response = _app(_create_response)

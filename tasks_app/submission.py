@@ -1,0 +1,126 @@
+"""Accepting a request: key, task, events, snapshot and job, in one transaction (R1)."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from shutil import disk_usage
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+
+from clients_app.models import Client
+from lmsp_site.errors import InsufficientStorage
+from lmsp_site.ids import new_suffix
+from lmsp_site.models import RestartPolicy, ServiceConfig
+from models_app import catalog, chat
+from tasks_app import idempotency, lifecycle, queue, responses, snapshot
+from tasks_app.models import IdempotencyKey, Response, Task
+
+# Below 2^53, so that every JSON reader sees the seed that was used.
+_SEEDS = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of a request: a new task, or the one an earlier request with the same key has made."""
+
+    task: Task | None
+    key: IdempotencyKey | None = None
+
+    @property
+    def replayed(self) -> bool:
+        """Whether the task is an earlier request's."""
+        return self.key is not None
+
+
+def submit(
+    client: Client,
+    fields: dict[str, Any],
+    *,
+    foreground: bool,
+    key: idempotency.Claim | None,
+    answer: Callable[[Task], dict[str, Any]],
+) -> Accepted:
+    """Accept a validated request.
+
+    Args:
+        client: who asks.
+        fields: from ``serializers.read``.
+        foreground: whether the caller waits for the result of this very call.
+        key: its idempotency key.
+        answer: makes the body of a 202 from the new task, to be stored with the key.
+
+    Raises:
+        ProtocolError: unknown model, a prompt that does not fit, a reused key, no room. Nothing is stored.
+    """
+    _check_room()
+    model = catalog.find(fields["model"])
+    # Before the transaction: tokenizing a long prompt must not hold the write lock.
+    prompt = chat.prompt_tokens(model, messages_of(fields))
+    suffix = new_suffix()
+    task = Task(
+        id=f"task_{suffix}",
+        client=client,
+        on_restart=fields["on_restart"] or _default_policy(foreground=foreground, keyed=key is not None),
+        priority=fields["priority"],
+        model=model.id,
+        metadata=fields["metadata"] or {},
+        input_tokens=len(prompt),
+        ends_with_caller=foreground and key is None,
+        created_at=datetime.now(UTC),
+    )
+    request = _with_defaults(fields, background=not foreground)
+    response = Response(
+        id=f"resp_{suffix}",
+        task=task,
+        request=request,
+        store=fields["store"] is not False,
+        created_at=task.created_at,
+    )
+    with transaction.atomic():
+        if key and (earlier := idempotency.find(key)):
+            return Accepted(earlier.task, earlier)
+        lifecycle.birth(task, response)
+        snapshot.create(task, prompt, request["seed"])
+        if key:
+            idempotency.store(key, task, status=None if foreground else 202, body=None if foreground else answer(task))
+        queue.ring()
+    return Accepted(task)
+
+
+def messages_of(request: dict[str, Any]) -> list[chat.Message]:
+    """Return the messages of a request, its instructions first."""
+    messages: list[chat.Message] = request["input"]
+    if instructions := request.get("instructions"):
+        return [{"role": "system", "content": instructions}, *messages]
+    return messages
+
+
+def _default_policy(*, foreground: bool, keyed: bool) -> str:
+    if foreground:
+        # Without a key nobody could find the result again.
+        return RestartPolicy.RESUME if keyed else RestartPolicy.FAIL
+    return ServiceConfig.current().default_on_restart
+
+
+def _with_defaults(fields: dict[str, Any], *, background: bool) -> dict[str, Any]:
+    """Return what the response object echoes and the worker runs by."""
+    given = {name: fields[name] for name in responses.DEFAULTS if fields.get(name) is not None}
+    return {
+        **responses.DEFAULTS,
+        "seed": secrets.randbelow(_SEEDS),
+        **given,
+        "input": fields["input"],
+        "background": background,
+    }
+
+
+def _check_room() -> None:
+    """Refuse new work while the disk has less than the reserve that running work needs to finish."""
+    if disk_usage(settings.LMSP.data_dir).free < settings.LMSP.min_free_bytes:
+        raise InsufficientStorage(
+            "The disk that holds the service's data is almost full. Free some space; nothing was stored.",
+            retry_after=30,
+        )

@@ -1,0 +1,44 @@
+"""Addresses of tasks and responses."""
+
+from channels.routing import URLRouter
+from django.urls import path, re_path
+
+from lmsp_site.asgi_http import App, Scope, header, query
+from tasks_app import streaming, views
+from tasks_app.consumers import NowhereConsumer, TaskEventsConsumer
+
+urlpatterns = [
+    path("v1/tasks", views.TaskList.as_view(), name="tasks"),
+    path("v1/tasks/<str:task_id>", views.TaskDetail.as_view(), name="task"),
+    path("v1/tasks/<str:task_id>/events", views.TaskEvents.as_view(), name="task-events"),
+    path("v1/tasks/<str:task_id>/cancel", views.TaskCancel.as_view(), name="task-cancel"),
+    path("v1/responses", views.ResponseList.as_view(), name="responses"),
+    path("v1/responses/<str:response_id>", views.ResponseDetail.as_view(), name="response"),
+    path("v1/responses/<str:response_id>/cancel", views.ResponseCancel.as_view(), name="response-cancel"),
+]
+
+websocket_urlpatterns = URLRouter(
+    [
+        re_path(r"^v1/tasks/(?P<task_id>[^/]+)/events$", TaskEventsConsumer.as_asgi()),
+        re_path(r"", NowhereConsumer.as_asgi()),
+    ]
+)
+
+
+def streaming_app(scope: Scope) -> App | None:
+    """Return the app for a call that waits or streams, with ``path_params`` set; ``None`` for all others."""
+    match scope["method"], scope["path"].split("/"):
+        case "POST", ["", "v1", "responses"]:
+            return streaming.create_response
+        case "GET", ["", "v1", "responses", response_id] if query(scope).get("stream") == "true":
+            scope["path_params"] = {"response_id": response_id}
+            return streaming.replay_response
+        case "GET", ["", "v1", "tasks", task_id, "events"] if _wants_event_stream(scope):
+            scope["path_params"] = {"task_id": task_id}
+            return streaming.task_events
+    return None
+
+
+def _wants_event_stream(scope: Scope) -> bool:
+    accepted = (header(scope, b"accept") or "").split(",")
+    return any(kind.partition(";")[0].strip() == "text/event-stream" for kind in accepted)

@@ -1,0 +1,113 @@
+"""Wake-ups between the processes of one host: datagrams that say "look again", and nothing else.
+
+The database is the truth; a lost datagram costs the listener the wait until its next look, never an event.
+"""
+
+import contextlib
+import socket
+import tempfile
+from functools import cache, partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from django.conf import settings
+from django.db import transaction
+
+from models_app.engines.wire import socket_address
+
+_TASKS = "tasks"
+_QUEUE = "queue"
+_MAX_DATAGRAM = 64
+
+
+def after_commit(task_id: str) -> None:
+    """Once the present transaction is committed, tell whoever follows `task_id` to read on."""
+    transaction.on_commit(partial(_send, _TASKS, task_id.encode()))
+
+
+def queue_after_commit() -> None:
+    """Once the present transaction is committed, tell the runner that there may be something to claim."""
+    transaction.on_commit(partial(_send, _QUEUE, b""))
+
+
+@cache
+def _directory() -> Path:
+    # Beside the database where the path is short enough for a socket address.
+    directory = Path(socket_address(settings.LMSP.run_dir, "wake-tasks-00000000")).parent / "wake"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    return directory
+
+
+@cache
+def _sender() -> socket.socket:
+    sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    sender.setblocking(False)
+    return sender
+
+
+def _send(topic: str, payload: bytes) -> None:
+    sender = _sender()
+    for path in _directory().glob(f"{topic}-*"):
+        try:
+            sender.sendto(payload, str(path))
+        except BlockingIOError:
+            pass  # Its buffer is full of wake-ups already.
+        except (ConnectionRefusedError, FileNotFoundError):
+            path.unlink(missing_ok=True)  # Its process is gone.
+
+
+class Listener:
+    """The receiving end of one process, for one topic."""
+
+    def __init__(self, topic: str) -> None:
+        self._path = Path(tempfile.mktemp(prefix=f"{topic}-", dir=_directory()))  # noqa: S306 - bind() is exclusive
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(self._path))
+        self._path.chmod(0o600)
+
+    @classmethod
+    def for_tasks(cls) -> Self:
+        """Hear the ids of tasks whose logs have grown."""
+        return cls(_TASKS)
+
+    @classmethod
+    def for_queue(cls) -> Self:
+        """Hear that something may be claimable."""
+        return cls(_QUEUE)
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait on."""
+        return self._socket.fileno()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait up to `timeout` seconds for a wake-up; tell whether there was one. Takes all that have come."""
+        self._socket.settimeout(timeout)
+        try:
+            self._socket.recv(_MAX_DATAGRAM)
+        except TimeoutError:
+            return False
+        self.take()
+        return True
+
+    def take(self) -> set[str]:
+        """Return the payloads that have come, without waiting."""
+        payloads = set()
+        self._socket.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                payloads.add(self._socket.recv(_MAX_DATAGRAM).decode())
+        return payloads
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._socket.close()
+        self._path.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,39 @@
+"""Request bodies, error envelopes and row counts, which most tests of the API are about."""
+
+from typing import Any
+
+import httpx
+
+from tests.service import MODEL, Service
+
+CREATING = ("/v1/tasks", "/v1/responses")
+STORY = "Write a long story about a lighthouse."
+
+_TABLES = ("tasks", "task_events", "responses", "idempotency_keys", "task_snapshots", "task_journal", "django_q_ormq")
+
+
+def body(text: str = "Hi", **fields: Any) -> dict[str, Any]:
+    """Return a request that says a few words, the same ones each time."""
+    return {"model": MODEL, "input": text, "temperature": 0, "max_output_tokens": 4, **fields}
+
+
+def error(answer: httpx.Response, status: int) -> dict[str, Any]:
+    """Return the error of an answer in the protocol's envelope."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"].startswith("application/json")
+    envelope = answer.json()
+    assert envelope.keys() == {"error"}
+    found: dict[str, Any] = envelope["error"]
+    assert found.keys() == {"message", "type", "param", "code"}
+    assert isinstance(found["message"], str)
+    assert found["message"]
+    assert isinstance(found["type"], str)
+    assert isinstance(found["code"], str)
+    assert found["param"] is None or isinstance(found["param"], str)
+    assert "Traceback" not in answer.text
+    return found
+
+
+def rows(service: Service) -> dict[str, int]:
+    """Return how many rows each table that a request writes to has."""
+    return {table: service.sql(f"SELECT count(*) FROM {table}")[0][0] for table in _TABLES}

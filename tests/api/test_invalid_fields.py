@@ -1,0 +1,175 @@
+"""Well-formed requests that cannot be meant: the field is named, and nothing is stored."""
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.bodies import CREATING, body, error
+from tests.service import MODEL
+
+pytestmark = pytest.mark.usefixtures("nothing_stored")
+
+# A value of every JSON type, to be refused wherever another type is asked for.
+TYPES: dict[str, Any] = {"null": None, "true": True, "1": 1, "1.5": 1.5, "text": "text", "[]": [], "{}": {}}
+TAKES = {
+    "model": {"text"},
+    "input": {"text"},
+    "instructions": {"null", "text"},
+    "temperature": {"null", "1", "1.5"},
+    "top_p": {"null", "1"},
+    "presence_penalty": {"null", "1", "1.5"},
+    "frequency_penalty": {"null", "1", "1.5"},
+    "max_output_tokens": {"null", "1"},
+    "seed": {"null", "1"},
+    "stop": {"null", "text", "[]"},
+    "metadata": {"null", "{}"},
+    "on_restart": {"null"},
+    "priority": {"null"},
+    "store": {"null", "true"},
+    "stream": {"null", "true"},
+    "background": {"null", "true"},
+    "previous_response_id": {"null"},
+    "tools": {"null", "[]"},
+    "text": {"null", "{}"},
+    "top_logprobs": {"null"},
+    "truncation": {"null"},
+}
+WRONG_TYPES = [
+    (name, TYPES[kind]) for name, taken in TAKES.items() for kind in TYPES if kind not in taken
+]
+WRONG_VALUES: list[tuple[str, Any]] = [
+    ("model", ""),
+    ("model", "x" * 201),
+    ("model", ["smollm2-135m-instruct"]),
+    ("input", [[]]),
+    ("input", [1]),
+    ("input", [{}]),
+    ("input", [{"role": "user"}]),
+    ("input", [{"content": "Hi"}]),
+    ("input", [{"role": "robot", "content": "Hi"}]),
+    ("input", [{"role": ["user"], "content": "Hi"}]),
+    ("input", [{"role": {}, "content": "Hi"}]),
+    ("input", [{"role": "user", "content": 1}]),
+    ("input", [{"role": "user", "content": {"type": "input_text", "text": "Hi"}}]),
+    ("input", [{"role": "user", "content": ["Hi"]}]),
+    ("input", [{"role": "user", "content": [{"type": "input_text"}]}]),
+    ("input", [{"role": "user", "content": [{"type": "input_text", "text": 5}]}]),
+    ("input", [{"role": "user", "content": [{"type": {}, "text": "Hi"}]}]),
+    ("input", [{"type": "function_call_output", "call_id": "1", "output": "x"}]),
+    ("input", [{"type": ["message"], "role": "user", "content": "Hi"}]),
+    ("temperature", -0.01),
+    ("temperature", 2.01),
+    ("temperature", 1e300),
+    ("top_p", -1),
+    ("top_p", 1.01),
+    ("presence_penalty", -2.01),
+    ("presence_penalty", 2.01),
+    ("frequency_penalty", -3),
+    ("frequency_penalty", 3),
+    ("max_output_tokens", 0),
+    ("max_output_tokens", -1),
+    ("max_output_tokens", 2**31),
+    ("max_output_tokens", 2**53 - 1),
+    ("max_output_tokens", "16"),
+    ("seed", -1),
+    ("stop", ""),
+    ("stop", [""]),
+    ("stop", ["a", 1]),
+    ("stop", [["a"]]),
+    ("stop", ["a"] * 17),
+    ("stop", "x" * 501),
+    ("metadata", {"a": 1}),
+    ("metadata", {"a": None}),
+    ("metadata", {"a": {"b": "c"}}),
+    ("metadata", {"k" * 65: "a"}),
+    ("metadata", {"a": "v" * 513}),
+    ("metadata", {str(number): "a" for number in range(17)}),
+    ("on_restart", "restart"),
+    ("on_restart", "Resume"),
+    ("on_restart", ""),
+    ("priority", "urgent"),
+    ("priority", "0"),
+    ("priority", ""),
+    ("tools", [{"type": "function", "name": "f", "description": "", "parameters": {}, "strict": True}]),
+    ("text", {"format": {"type": "json_schema"}}),
+    ("text", {"format": []}),
+    ("text", {"format": "text"}),
+    ("text", {"format": {}}),
+    ("top_logprobs", 5),
+    ("truncation", "auto"),
+    ("previous_response_id", "resp_none"),
+]
+
+
+@pytest.mark.parametrize("path", CREATING)
+@pytest.mark.parametrize(("name", "value"), [*WRONG_TYPES, *WRONG_VALUES])
+def test_a_field_that_cannot_be_meant_is_named_and_nothing_is_left(
+    http: httpx.Client, path: str, name: str, value: Any
+) -> None:
+    answer = http.post(path, json=body() | {name: value}, headers={"Idempotency-Key": "invalid"})
+    found = error(answer, 400)
+    assert (found["type"], found["code"], found["param"]) == ("invalid_request_error", "invalid_value", name)
+    assert found["message"].startswith(f"{name}: ")
+
+
+@pytest.mark.parametrize("path", CREATING)
+@pytest.mark.parametrize("name", ["model", "input"])
+def test_what_a_request_cannot_be_without_is_named(http: httpx.Client, path: str, name: str) -> None:
+    request = body()
+    del request[name]
+    assert error(http.post(path, json=request), 400)["param"] == name
+
+
+@pytest.mark.parametrize("path", CREATING)
+@pytest.mark.parametrize("kind", ["input_image", "input_file", "input_audio", "x" * 10_000])
+def test_content_that_is_no_text_is_named_in_the_message(http: httpx.Client, path: str, kind: str) -> None:
+    content = [{"type": "input_text", "text": "What is this?"}, {"type": kind, "image_url": "data:,"}]
+    answer = http.post(path, json=body() | {"input": [{"role": "user", "content": content}]})
+    found = error(answer, 400)
+    assert found["param"] == "input"
+    assert "text only" in found["message"]
+    assert kind[:20] in found["message"]
+    assert len(found["message"]) < 300
+
+
+@pytest.mark.parametrize("path", CREATING)
+@pytest.mark.parametrize("model", ["unknown", "smollm2-135m-instruct ", "../db.sqlite3", "🦙"])
+def test_an_unknown_model_is_404(http: httpx.Client, path: str, model: str) -> None:
+    found = error(http.post(path, json=body(model=model), headers={"Idempotency-Key": "unknown model"}), 404)
+    assert (found["type"], found["code"], found["param"]) == ("not_found_error", "model_not_found", "model")
+    assert model in found["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "name"),
+    [
+        ("/v1/tasks", {"stream": True}, "stream"),
+        ("/v1/tasks", {"background": False}, "background"),
+        ("/v1/tasks", {"store": False}, "store"),
+        ("/v1/responses", {"background": True, "store": False}, "store"),
+    ],
+)
+def test_fields_that_contradict_each_other_are_refused(
+    http: httpx.Client, path: str, fields: dict[str, Any], name: str
+) -> None:
+    assert error(http.post(path, json=body(**fields)), 400)["param"] == name
+
+
+@pytest.mark.parametrize("path", CREATING)
+@pytest.mark.parametrize("words", [2100, 300_000])
+def test_a_prompt_that_does_not_fit_is_told_how_much_it_needs(http: httpx.Client, path: str, words: int) -> None:
+    answer = http.post(path, json=body("word " * words), headers={"Idempotency-Key": "too long"})
+    found = error(answer, 400)
+    assert (found["code"], found["param"]) == ("context_length_exceeded", "input")
+    prompt, needed, allowed = map(int, re.findall(r"\d+", found["message"].replace(MODEL, "")))
+    assert needed == prompt + 1 > words
+    assert allowed == 2048
+
+
+@pytest.mark.parametrize("path", CREATING)
+@pytest.mark.parametrize("key", ["", "x" * 256, "tab\tinside"])
+def test_a_key_that_is_none_is_refused(http: httpx.Client, path: str, key: str) -> None:
+    found = error(http.post(path, json=body(), headers={"Idempotency-Key": key}), 400)
+    assert found["code"] == "invalid_idempotency_key"

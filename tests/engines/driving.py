@@ -1,0 +1,110 @@
+"""An engine in this process, driven step by step, so that a test decides what runs beside what."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from models_app.engines.base import GenerateRequest, Resume
+from models_app.engines.llamacpp import Vocabulary
+from models_app.engines.messages import Admitted, Failed, Finished, Message, Replayed, Tokens
+from models_app.engines.sampling import SamplingParams
+from models_app.engines.scheduler import SlotScheduler
+
+GREEDY = SamplingParams(temperature=0)
+SAMPLED = SamplingParams(temperature=0.9, top_p=0.95, top_k=50, min_p=0.02, frequency_penalty=0.4, seed=2**63 - 1)
+
+
+def chat_prompt(vocabulary: Vocabulary, question: str) -> list[int]:
+    """The demo model's chat template around one question."""
+    text = f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
+    return vocabulary.encode(text, add_special=True, parse_special=True)
+
+
+@dataclass
+class Outcome:
+    """What an engine said about one request."""
+
+    messages: list[Message] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    text: str = ""
+
+    def add(self, message: Message) -> None:
+        self.messages.append(message)
+        if isinstance(message, Tokens | Finished):
+            self.tokens += message.tokens
+            self.rows += message.rows
+            self.text += message.text
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.messages) and isinstance(self.messages[-1], Finished | Failed)
+
+    @property
+    def finished(self) -> Finished:
+        last = self.messages[-1]
+        assert isinstance(last, Finished), last
+        return last
+
+    @property
+    def slot(self) -> int:
+        return next(message.slot for message in self.messages if isinstance(message, Admitted))
+
+    @property
+    def replayed(self) -> Replayed:
+        return next(message for message in self.messages if isinstance(message, Replayed))
+
+    def text_after(self, count: int) -> str:
+        """What the first `count` tokens had released, in a run that sent every token by itself."""
+        sent = [message for message in self.messages if isinstance(message, Tokens | Finished)]
+        return "".join(message.text for message in sent[:count])
+
+    def resume(self, count: int) -> Resume:
+        """The journal as it stood after `count` tokens."""
+        return Resume(self.slot, self.tokens[:count], self.rows[:count])
+
+
+class Driver:
+    """Submits requests to one engine and gathers what it says."""
+
+    def __init__(self, engine: SlotScheduler) -> None:
+        self.engine = engine
+        self._keys: Iterator[int] = iter(range(2**31))
+        self._outcomes: dict[int, Outcome] = {}
+
+    def submit(self, request: GenerateRequest) -> tuple[int, Outcome]:
+        key = next(self._keys)
+        self.engine.submit(key, request)
+        self._outcomes[key] = Outcome()
+        return key, self._outcomes[key]
+
+    def step(self) -> list[Message]:
+        said = self.engine.step()
+        for key, message in said:
+            self._outcomes[key].add(message)
+        return [message for _key, message in said]
+
+    def finish(self) -> None:
+        """Step until nothing is left to do."""
+        while not self.engine.is_idle:
+            self.step()
+
+    def run(self, *requests: GenerateRequest, tokens_between: int = 0) -> list[Outcome]:
+        """Run requests side by side, each starting when the one before it has some tokens or has ended."""
+        outcomes: list[Outcome] = []
+        for request in requests:
+            while outcomes and not outcomes[-1].ended and len(outcomes[-1].tokens) < tokens_between:
+                self.step()
+            outcomes.append(self.submit(request)[1])
+        self.finish()
+        return outcomes
+
+    def run_alone(self, request: GenerateRequest) -> Outcome:
+        return self.run(request)[0]
+
+    def resume(self, request: GenerateRequest, resume: Resume) -> Outcome:
+        return self.run_alone(replace(request, resume=resume))
+
+
+def longest_common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many leading elements are equal."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

