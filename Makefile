@@ -40,6 +40,6 @@ prepare: # The environment with the tools of development, and the demo model.
 	@$(BOOTSTRAP) prepare
 
 clean: ## Remove the environment, the demo model and all caches, and never the service's data
-	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .grimp_cache
 	find . -name __pycache__ -type d -prune -not -path './var/*' -exec rm -rf {} +
 	@echo "The service's data (var/, or LMSP_DATA_DIR) is kept."

@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 from bench import measurements, report
-from bench.client import CallError
 from bench.comparison import DifferentOutput
 from bench.service import REPOSITORY, ServiceError
 from bench.subjects import Options, Subjects
@@ -34,7 +33,7 @@ def main() -> None:
     )
     try:
         outcome = _measure(options, arguments.only or list(measurements.ALL))
-    except (CallError, DifferentOutput, ServiceError) as error:
+    except (DifferentOutput, ServiceError) as error:
         sys.exit(f"bench: {error}")
     text = json.dumps(outcome, indent=2, ensure_ascii=False)
     if arguments.output:

@@ -26,7 +26,7 @@ _COMMAND_TIMEOUT = 120.0
 
 
 class ServiceError(RuntimeError):
-    """The service did not start, or a command of it failed."""
+    """The service did not do what it must for anything to be measured."""
 
 
 class Service:
@@ -79,7 +79,11 @@ class Service:
             {"model": MODEL, "input": prompt, "temperature": 0, "max_output_tokens": tokens, "stream": True}
             for prompt in prompts
         ]
-        return client.stream(self._address, "/v1/responses", self._token, bodies)
+        try:
+            return client.stream(self._address, "/v1/responses", self._token, bodies)
+        except (client.CallError, OSError) as error:
+            errors = "\n".join(line for line in self.log.read_text().splitlines() if "level=ERROR" in line)
+            raise ServiceError(f"{error}\n{errors}") from error
 
     def engine(self) -> dict[str, Any]:
         """Return what the engine that is loaded says of itself: threads, slots, context length."""

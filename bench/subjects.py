@@ -55,9 +55,9 @@ class Subjects:
     def __enter__(self) -> Self:
         self._stack.enter_context(self.service)
         try:
-            # The model is loaded, and every worker has run something.
-            for _ in range(2):
-                self.service.respond(self.prompts(self.options.max_running), _WARM_UP_TOKENS)
+            # One has the model loaded; then every worker runs something.
+            for count in (1, self.options.max_running):
+                self.service.respond(self.prompts(count), _WARM_UP_TOKENS)
             self.engine = self.service.engine()
         except BaseException:
             self._stack.close()

@@ -81,6 +81,8 @@ async def send_stream(send: Send, frames: AsyncIterator[bytes], headers: dict[st
     """Answer with server-sent events, one write per frame."""
     extra = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
     await send({"type": "http.response.start", "status": 200, "headers": [*_EVENT_STREAM, *extra]})
+    # The server keeps the headers back until something is written: the reader of a silent log would wait for them.
+    await send({"type": "http.response.body", "body": b"", "more_body": True})
     async for frame in frames:
         await send({"type": "http.response.body", "body": frame, "more_body": True})
     await send({"type": "http.response.body", "body": b""})

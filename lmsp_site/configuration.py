@@ -73,7 +73,7 @@ def from_environment() -> Configuration:
         port=int(_number("LMSP_PORT", 8000, 1, 65535)),
         allowed_hosts=tuple(name.strip() for name in names.split(",") if name.strip()),
         max_running=int(_number("LMSP_MAX_RUNNING", 4, 1, 64)),
-        context_length=int(_number("LMSP_CONTEXT_LENGTH", 2048, 128, 1 << 20)),
+        context_length=int(_number("LMSP_CONTEXT_LENGTH", 8192, 128, 1 << 20)),
         engine_threads=int(_number("LMSP_ENGINE_THREADS", 0, 0, 256)),
         shutdown_grace=_number("LMSP_SHUTDOWN_GRACE", 10, 0, 3600),
         max_body_bytes=int(_number("LMSP_MAX_BODY_MB", 16, 1, 1024)) << 20,

@@ -3,9 +3,10 @@
 import fcntl
 import os
 import secrets
+import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 PRIVATE_DIRECTORY = 0o700
@@ -42,6 +43,26 @@ def secret_key(data_dir: Path) -> str:
     finally:
         Path(draft).unlink()
     return path.read_text()
+
+
+def create_database(path: Path) -> None:
+    """Make the database file with what can only be chosen before its first table; leave one that is there.
+
+    Not at every connection: setting ``auto_vacuum`` takes the write lock, and every reader would wait for it.
+    """
+    if path.exists():
+        return
+    descriptor, draft = tempfile.mkstemp(prefix=".database.", dir=path.parent)
+    os.close(descriptor)
+    try:
+        with closing(sqlite3.connect(draft)) as connection:
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+            connection.execute("PRAGMA journal_mode=WAL")
+        # As with the key: whoever is first makes it, whole.
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        Path(draft).unlink()
 
 
 @contextmanager

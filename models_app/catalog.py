@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.db import IntegrityError
 
+from lmsp_site import data_dir
 from lmsp_site.errors import NotFound
 from models_app.engines.base import ModelSpec
 from models_app.models import LanguageModel
@@ -72,14 +72,20 @@ def register(source: Path, model_id: str) -> LanguageModel:
     target = Path(settings.LMSP.models_dir) / f"{model_id.replace('/', '--')}{source.suffix}"
     draft, digest, size = _copy(source, target.parent)
     try:
-        if existing := LanguageModel.objects.filter(pk=model_id).first():
-            if existing.digest == digest and existing.path.is_file():
+        # From the look at the names to the row that takes them: nobody's file may be replaced by another's.
+        with data_dir.exclusive(settings.LMSP.run_dir / "models.lock"):
+            if existing := LanguageModel.objects.filter(pk=model_id).first():
+                if existing.digest != digest:
+                    raise CannotRegister(f"The id {model_id} is taken by another file; choose another id.")
+                if not existing.path.is_file():
+                    draft.replace(existing.path)
                 return existing
-            raise CannotRegister(f"The id {model_id} is taken by another file; choose another id.")
-        draft.replace(target)
-        return LanguageModel.objects.create(id=model_id, file=target.name, digest=digest, size_bytes=size, **metadata)
-    except IntegrityError:
-        raise CannotRegister(f"Another model already uses the file name {target.name}; choose another id.") from None
+            if LanguageModel.objects.filter(file=target.name).exists():
+                raise CannotRegister(f"Another model has the file name {target.name} already; choose another id.")
+            draft.replace(target)
+            return LanguageModel.objects.create(
+                id=model_id, file=target.name, digest=digest, size_bytes=size, **metadata
+            )
     finally:
         draft.unlink(missing_ok=True)
 

@@ -1,5 +1,6 @@
 """Messages to prompt tokens, by the model's own chat template."""
 
+import re
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -14,6 +15,9 @@ from models_app.models import LanguageModel
 from models_app.tokenizers import Tokenizer
 
 Message = dict[str, Any]
+
+# No request can hold it: NUL is refused in every string.
+_CUT = "\x00"
 
 # For a model file without a template of its own.
 _PLAIN_TEMPLATE = (
@@ -63,14 +67,38 @@ def render(tokenizer: Tokenizer, messages: list[Message]) -> str:
     return rendered
 
 
+def encode(tokenizer: Tokenizer, messages: list[Message]) -> list[int]:
+    """Return the tokens of the rendered messages.
+
+    The names of special tokens are read as such where the template has put them, and as plain text where a
+    message's content has them: nobody can end their own turn and begin the system's.
+    """
+    if tokenizer.special_tokens:
+        names = _any_of(tuple(tokenizer.special_tokens))
+        messages = [{**message, "content": names.sub(_cut, message["content"])} for message in messages]
+    return [
+        token
+        for piece in render(tokenizer, messages).split(_CUT)
+        for token in tokenizer.encode(piece, add_special=False, parse_special=True)
+    ]
+
+
+@lru_cache(maxsize=4)
+def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))))
+
+
+def _cut(name: re.Match[str]) -> str:
+    return f"{name[0][0]}{_CUT}{name[0][1:]}"
+
+
 def prompt_tokens(model: LanguageModel, messages: list[Message]) -> list[int]:
     """Return the prompt of `messages` as token ids.
 
     Raises:
         ContextLengthExceeded: naming the tokens needed and allowed; nothing is cut in silence.
     """
-    tokenizer = tokenizers.of(model)
-    tokens = tokenizer.encode(render(tokenizer, messages), add_special=False, parse_special=True)
+    tokens = encode(tokenizers.of(model), messages)
     needed = len(tokens) + 1  # An answer has at least one token.
     if needed > model.context_length:
         raise ContextLengthExceeded(

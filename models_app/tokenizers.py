@@ -3,10 +3,15 @@
 The web process tokenizes a prompt before it accepts a task; it needs no engine for that.
 """
 
+import logging
 from functools import lru_cache
 from typing import Protocol
 
+from lmsp_site.errors import Unavailable
+from models_app.engines.base import LoadError
 from models_app.models import LanguageModel
+
+logger = logging.getLogger(__name__)
 
 
 class Tokenizer(Protocol):
@@ -24,13 +29,30 @@ class Tokenizer(Protocol):
     def eos_token(self) -> str:
         """The text of the token that ends a sequence; empty if there is none."""
 
+    @property
+    def special_tokens(self) -> list[str]:
+        """The names of tokens that steer the model, such as those that begin and end a turn."""
+
     def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """Return the token ids of `text`; `parse_special` reads the names of special tokens as such."""
 
 
 def of(model: LanguageModel) -> Tokenizer:
-    """Return the tokenizer of `model`, opened once per process."""
-    return _open(model.engine, str(model.path), model.digest)
+    """Return the tokenizer of `model`, opened once per process.
+
+    Raises:
+        Unavailable: its file has been removed or damaged since it was registered.
+    """
+    try:
+        return _open(model.engine, str(model.path), model.digest)
+    except LoadError as error:
+        # What the library says names paths, which are no business of a client.
+        logger.error("cannot open the vocabulary", extra={"model": model.id, "error": str(error)})  # noqa: TRY400
+        raise Unavailable(
+            f"The file of the model {model.id!r} cannot be read; the service's log says why.",
+            code="model_unavailable",
+            retry_after=30,
+        ) from error
 
 
 @lru_cache(maxsize=4)

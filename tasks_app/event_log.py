@@ -48,27 +48,25 @@ class Entry(NamedTuple):
         return f"{head},{self.data[1:]}" if len(self.data) > 2 else f"{head}}}"
 
 
+def encode(data: dict[str, Any]) -> str:
+    """Return the fields of an event as they are stored."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+
+
 def append(task_id: str, first: int, events: Sequence[Event]) -> None:
     """Write `events` under the numbers from `first` on.
 
     The caller has taken those numbers in the UPDATE that changed the task, in this very transaction (R2).
     """
+    append_encoded([(task_id, number, event.type, encode(event.data)) for number, event in enumerate(events, first)])
+
+
+def append_encoded(rows: Sequence[tuple[str, int, EventType, str]]) -> None:
+    """Write events of any tasks, each as task id, number, type and encoded fields; see ``append``."""
     assert connection.in_atomic_block, "an event and its task's change are one transaction"
     now = time.time_ns() // 1_000_000
     with connection.cursor() as cursor:
-        cursor.executemany(
-            _INSERT,
-            [
-                (
-                    task_id,
-                    number,
-                    event.type,
-                    json.dumps(event.data, ensure_ascii=False, separators=(",", ":")),
-                    now,
-                )
-                for number, event in enumerate(events, first)
-            ],
-        )
+        cursor.executemany(_INSERT, [(*row, now) for row in rows])
 
 
 def read(task_id: str, after: int = -1, limit: int = 1000) -> list[Entry]:

@@ -1,16 +1,18 @@
 """Same key, same task: the IETF Idempotency-Key header, bound to client and endpoint."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import rfc8785
+from django.db.models import OuterRef, Subquery
 
 from clients_app.models import Client
 from lmsp_site.errors import IdempotencyKeyReused, InvalidRequest
 from lmsp_site.models import ServiceConfig
-from tasks_app.models import IdempotencyKey, Task
+from tasks_app.models import IdempotencyKey, Response, Task
 
 MAX_LENGTH = 255
 
@@ -87,6 +89,12 @@ def store(claim: Claim, task: Task, *, status: int | None, body: dict[str, Any] 
     )
 
 
-def store_result(task: Task, body: dict[str, Any]) -> None:
-    """Give the keys of a synchronous request its result, in the terminal transaction of `task`."""
-    IdempotencyKey.objects.filter(task=task, result_status=None).update(result_status=200, result_body=body)
+def store_results(task_ids: Sequence[str]) -> None:
+    """Give the keys of synchronous requests their results: the stored responses of their finished tasks.
+
+    Part of the terminal transaction, after the responses have been stored.
+    """
+    waiting = IdempotencyKey.objects.filter(task__in=task_ids, result_status=None)
+    waiting.update(
+        result_status=200, result_body=Subquery(Response.objects.filter(task=OuterRef("task")).values("body")[:1])
+    )

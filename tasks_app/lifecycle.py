@@ -1,24 +1,24 @@
-"""Every change of a task's state.
+"""The verbs of a task's life. Nothing else changes a task's state, and all of them go through ``transitions``.
 
-One guarded UPDATE checks where the task is, changes it and takes its next sequence numbers; the events go in
-with it, in the same transaction (R2). Whoever loses a race writes nothing. A claim raises ``attempt``, and every
-later write of that run is guarded by it, so that a worker thought dead that comes back can write nothing.
+Whoever loses a race writes nothing. A claim raises ``attempt``, and every later write of that run is guarded by
+it, so that a worker thought dead that comes back can write nothing.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection, transaction
-from django.db.models import F
 
 from lmsp_site.models import RestartPolicy, ServiceConfig
-from tasks_app import event_log, idempotency, responses, snapshot, wakeup
+from tasks_app import event_log, responses, snapshot, wakeup
 from tasks_app.event_log import Event
 from tasks_app.models import Response, Task
 from tasks_app.output import Output
-from tasks_app.states import ENTERED_FROM, FINISHED, RECOVERY, EventType, Status
+from tasks_app.responses import Subject
+from tasks_app.states import FINISHED, RECOVERY, EventType, Status, may_enter
+from tasks_app.transitions import Change, Record, apply, entered, moment
 
 _APPEND = (
     "UPDATE tasks SET last_sequence_number = last_sequence_number + %s, output_tokens = output_tokens + %s,"
@@ -43,6 +43,15 @@ class Run:
     owner: str
 
 
+class Orphan(NamedTuple):
+    """A task as it was when its worker was found dead."""
+
+    id: str
+    status: str
+    attempt: int
+    owner: str | None
+
+
 def now() -> datetime:
     """Return the present, in UTC."""
     return datetime.now(UTC)
@@ -53,7 +62,7 @@ def birth(task: Task, response: Response) -> None:
     task.last_sequence_number = 1
     task.save(force_insert=True)
     response.save(force_insert=True)
-    body = responses.build(response, task)
+    body = responses.build(Subject.of(task))
     event_log.append(
         task.id,
         0,
@@ -75,47 +84,52 @@ def claim(candidate: Task, owner: str, job_id: str, *, loaded: bool, exact: bool
         loaded: whether the model is in memory, so that ``loading`` is passed over.
         exact: for a task to be resumed: whether it goes on exactly as it would have.
     """
-    resumed = candidate.status == Status.RUNNING
     limit = ServiceConfig.current().max_attempts
-    if limit and candidate.claims_without_progress >= limit:
-        fail(
-            candidate.id,
-            "too_many_attempts",
-            f"The task was started {candidate.claims_without_progress} times without any progress.",
-            attempt=candidate.attempt,
+
+    def decide(record: Record) -> Change | None:
+        if (record.status, record.attempt) != (candidate.status, candidate.attempt) or record.owner is not None:
+            return None
+        claims = record.claims_without_progress
+        if limit and claims >= limit:
+            return _failed(record, "too_many_attempts", f"The task was started {claims} times without any progress.")
+        resumed = record.status == Status.RUNNING
+        new = Status.RUNNING if resumed or loaded else Status.LOADING
+        claimed = entered(
+            record,
+            new,
+            attempt=record.attempt + 1,
+            owner=owner,
+            job_id=job_id,
+            claimable_at=None,
+            claims_without_progress=claims + 1,
+            started_at=record.started_at or moment(now()),
         )
-        return None
-    attempt = candidate.attempt + 1
-    fields: dict[str, Any] = {"attempt": attempt}
-    if resumed:
-        fields |= {"resumed": True, "exact": exact}
-    new = Status.RUNNING if resumed or loaded else Status.LOADING
-    moved = _move(
-        candidate.id,
-        new,
-        expected={Status(candidate.status)},
-        attempt=candidate.attempt,
-        owner=None,
-        fields=fields,
-        changes={
-            "attempt": attempt,
-            "owner": owner,
-            "job_id": job_id,
-            "claimable_at": None,
-            "claims_without_progress": F("claims_without_progress") + 1,
-            "started_at": candidate.started_at or now(),
-        },
-    )
-    return Run(candidate.id, attempt, owner) if moved else None
+        resume = {"resumed": True, "exact": exact} if resumed else {}
+        return Change(claimed, _EVENT_OF[new], {"attempt": claimed.attempt, **resume})
+
+    for change in apply([candidate.id], decide):
+        if change.record.status not in FINISHED:
+            return Run(candidate.id, change.record.attempt, owner)
+    return None
 
 
 def start(run: Run) -> None:
-    """Take `run` from ``loading`` to ``running``.
+    """Take `run` from ``loading`` to ``running``; nothing to do where loading was passed over.
 
     Raises:
         Fenced: it was cancelled meanwhile, or is another's.
     """
-    if not _move(run.task_id, Status.RUNNING, attempt=run.attempt, fields={"attempt": run.attempt}):
+    held = False
+
+    def decide(record: Record) -> Change | None:
+        nonlocal held
+        held = record.attempt == run.attempt and record.status in (Status.LOADING, Status.RUNNING)
+        if not held or record.status == Status.RUNNING:
+            return None
+        return Change(entered(record, Status.RUNNING, progress=None), EventType.IN_PROGRESS, {"attempt": run.attempt})
+
+    apply([run.task_id], decide)
+    if not held:
         raise Fenced(run.task_id)
 
 
@@ -173,23 +187,26 @@ def complete(
     Raises:
         Fenced: the task is not this run's to finish (R3: it was cancelled before).
     """
+    kind = EventType.INCOMPLETE if incomplete_reason else EventType.COMPLETED
+
+    def decide(record: Record) -> Change | None:
+        if not _may(record, Status.COMPLETED, run.attempt):
+            return None
+        return Change(entered(record, Status.COMPLETED), kind, output=output, incomplete_reason=incomplete_reason)
+
     with transaction.atomic():
         append(run, position, tokens, rows, closing)
-        moved = _move(
-            run.task_id,
-            Status.COMPLETED,
-            attempt=run.attempt,
-            kind=EventType.INCOMPLETE if incomplete_reason else EventType.COMPLETED,
-            output=output,
-            incomplete_reason=incomplete_reason,
-        )
-        if not moved:
+        if not apply([run.task_id], decide):
             raise Fenced(run.task_id)
 
 
 def fail(task_id: str, code: str, message: str, *, attempt: int | None = None) -> bool:
     """Fail an unfinished task; tell whether it was this call that did it."""
-    return _move(task_id, Status.FAILED, attempt=attempt, changes={"error_code": code, "error_message": message})
+
+    def decide(record: Record) -> Change | None:
+        return _failed(record, code, message) if _may(record, Status.FAILED, attempt) else None
+
+    return bool(apply([task_id], decide))
 
 
 def cancel(task_id: str) -> Status:
@@ -198,71 +215,91 @@ def cancel(task_id: str) -> Status:
     A waiting task is cancelled at once. One that a worker holds becomes ``cancelling``, and nothing but
     ``cancelled`` can follow: its worker's next write finds the guard closed.
     """
+    status = Status.CANCELLED
+
+    def decide(record: Record) -> Change | None:
+        nonlocal status
+        status = Status(record.status)
+        for new in (Status.CANCELLED, Status.CANCELLING):
+            if status is not Status.CANCELLING and _may(record, new):
+                status = new
+                return Change(entered(record, new), _EVENT_OF[new])
+        return None
+
     with transaction.atomic():
-        status, owner = Task.objects.values_list("status", "owner").get(pk=task_id)
-        if status == Status.QUEUED:
-            if _move(task_id, Status.CANCELLED):
-                return Status.CANCELLED
-        elif status in ENTERED_FROM[Status.CANCELLING]:
-            _move(task_id, Status.CANCELLING)
-            if owner is None:
-                # Left by a restart and not claimed yet: there is nobody to stop.
-                finish_cancel(task_id)
-        return Status(Task.objects.values_list("status", flat=True).get(pk=task_id))
+        changes = apply([task_id], decide)
+        if status is Status.CANCELLING and changes and changes[0].record.owner is None:
+            # Left by a restart and not claimed yet: there is nobody to stop.
+            finish_cancel(task_id)
+            status = Status.CANCELLED
+    return status
 
 
 def finish_cancel(task_id: str, attempt: int | None = None) -> bool:
     """Take a task from ``cancelling`` to ``cancelled``, once nothing computes for it any more."""
-    return _move(task_id, Status.CANCELLED, expected={Status.CANCELLING}, attempt=attempt)
+
+    def decide(record: Record) -> Change | None:
+        if record.status != Status.CANCELLING or not _may(record, Status.CANCELLED, attempt):
+            return None
+        return Change(entered(record, Status.CANCELLED), EventType.CANCELLED)
+
+    return bool(apply([task_id], decide))
 
 
-def apply_restart_policy(task: Task, code: str, message: str) -> Status | None:
-    """Apply chapter 11.3 to a task whose worker is gone (R6); return where it went.
+def apply_restart_policy(orphans: Sequence[Orphan], code: str, message: str) -> dict[str, Status]:
+    """Apply chapter 11.3 to tasks whose workers are gone (R6); return where they went, by id.
 
     Args:
-        task: the row as it was read. The change is void (``None``) if it has been claimed since.
+        orphans: a few hundred at most; one that was claimed or changed since is left alone.
         code: error code of a task that fails.
         message: why it fails.
     """
-    status, policy = Status(task.status), RestartPolicy(task.on_restart)
+    found = {orphan.id: orphan for orphan in orphans}
+
+    def decide(record: Record) -> Change | None:
+        if Orphan(record.id, record.status, record.attempt, record.owner) != found[record.id]:
+            return None
+        return _recovered(record, code, message)
+
+    with transaction.atomic():
+        changes = apply(list(found), decide)
+        snapshot.clear([change.record.id for change in changes if change.event is EventType.QUEUED])
+    return {change.record.id: Status(change.record.status) for change in changes}
+
+
+def _recovered(record: Record, code: str, message: str) -> Change:
+    status, policy = Status(record.status), RestartPolicy(record.on_restart)
     new = RECOVERY[status][policy]
     if new is Status.FAILED:
-        done = fail(task.id, code, message, attempt=task.attempt)
-    elif new is Status.CANCELLED:
-        done = finish_cancel(task.id, task.attempt)
-    elif new is Status.QUEUED and status is not Status.QUEUED:
-        done = _requeue(task)
-    else:
-        # Nothing changes that a reader could see; the claim of a resume writes its event.
-        done = bool(
-            Task.objects.filter(pk=task.id, status=status, attempt=task.attempt).update(
-                owner=None, claimable_at=_delay(task) if status is Status.RUNNING else task.claimable_at
-            )
-        )
-    return new if done else None
+        return _failed(record, code, message)
+    if new is Status.CANCELLED:
+        return Change(entered(record, new), EventType.CANCELLED)
+    free = record._replace(owner=None, progress=None)
+    if status is Status.QUEUED:
+        return Change(free, None)
+    free = free._replace(claimable_at=_due(record.claims_without_progress))
+    if new is Status.RUNNING:
+        # Nothing that a reader could see; the claim of the resume writes its event.
+        return Change(free, None)
+    anew = entered(free, new, output_tokens=0)
+    return Change(anew, EventType.QUEUED, {"attempt": record.attempt + 1}, Output())
 
 
-def _requeue(task: Task) -> bool:
-    with transaction.atomic():
-        moved = _move(
-            task.id,
-            Status.QUEUED,
-            attempt=task.attempt,
-            fields={"attempt": task.attempt + 1},
-            changes={"owner": None, "claimable_at": _delay(task), "output_tokens": 0, "progress": None},
-            output=Output(),
-        )
-        if moved:
-            snapshot.clear(task.id)
-    return moved
+def _failed(record: Record, code: str, message: str) -> Change:
+    return Change(entered(record, Status.FAILED, error_code=code, error_message=message), EventType.FAILED)
 
 
-def _delay(task: Task) -> datetime | None:
+def _may(record: Record, new: Status, attempt: int | None = None) -> bool:
+    """Tell whether a task may go to `new`, and is still in the attempt that wants it."""
+    return may_enter(new, Status(record.status)) and attempt in (None, record.attempt)
+
+
+def _due(claims_without_progress: int) -> Any:
     """Return when a task that was interrupted may be claimed again: the first time at once."""
-    failures = task.claims_without_progress
-    if failures < 2:
+    if claims_without_progress < 2:
         return None
-    return now() + min(_RETRY_DELAY * float(2 ** (failures - 2)), _LONGEST_RETRY_DELAY)
+    delay = _RETRY_DELAY * float(2 ** (claims_without_progress - 2))
+    return moment(now() + min(delay, _LONGEST_RETRY_DELAY))
 
 
 _EVENT_OF: dict[Status, EventType] = {
@@ -274,48 +311,3 @@ _EVENT_OF: dict[Status, EventType] = {
     Status.FAILED: EventType.FAILED,
     Status.CANCELLED: EventType.CANCELLED,
 }
-
-_ANYBODY: Any = object()
-
-
-def _move(
-    task_id: str,
-    new: Status,
-    *,
-    expected: Collection[Status] | None = None,
-    attempt: int | None = None,
-    owner: str | None = _ANYBODY,
-    kind: EventType | None = None,
-    fields: dict[str, Any] | None = None,
-    changes: dict[str, Any] | None = None,
-    output: Output | None = None,
-    incomplete_reason: str | None = None,
-) -> bool:
-    """Change a task's state with its event; tell whether the guard let it happen."""
-    guard: dict[str, Any] = {"status__in": expected or ENTERED_FROM[new]}
-    if attempt is not None:
-        guard["attempt"] = attempt
-    if owner is not _ANYBODY:
-        guard["owner"] = owner
-    changes = {**(changes or {}), "status": new}
-    if new in FINISHED:
-        changes |= {"finished_at": now(), "owner": None, "progress": None}
-    with transaction.atomic():
-        if not Task.objects.filter(pk=task_id, **guard).update(
-            last_sequence_number=F("last_sequence_number") + 1, **changes
-        ):
-            return False
-        task = Task.objects.select_related("response").get(pk=task_id)
-        body = responses.build(
-            responses.of(task),
-            task,
-            output if output is not None else Output.of(task_id),
-            incomplete_reason=incomplete_reason,
-        )
-        event = Event(kind or _EVENT_OF[new], {**(fields or {}), "response": body})
-        event_log.append(task_id, task.last_sequence_number, [event])
-        if new in FINISHED:
-            Response.objects.filter(task=task).update(body=body)
-            idempotency.store_result(task, body)
-        wakeup.after_commit(task_id)
-    return True

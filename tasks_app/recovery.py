@@ -3,16 +3,18 @@
 import logging
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 
-from django.db import transaction
+from django.db.models import QuerySet
 
 from tasks_app import lifecycle, ownership, queue
+from tasks_app.lifecycle import Orphan
 from tasks_app.models import Task
 from tasks_app.states import UNFINISHED
 
 logger = logging.getLogger(__name__)
 
-_BATCH = 200
+_BATCH = 500
 RESTARTED = "The service was restarted before this task had finished."
 WORKER_DIED = "The process that ran this task ended before the task had finished."
 
@@ -27,22 +29,18 @@ def recover_all() -> Counter[str]:
         How many tasks went to which state.
     """
     queue.forget_deliveries()
+    is_dead = cache(ownership.is_dead)
     outcome: Counter[str] = Counter()
-    for batch in _batches():
-        with transaction.atomic():
-            for task in batch:
-                if task.owner and not ownership.is_dead(task.owner):
-                    outcome["alive"] += 1
-                elif new := lifecycle.apply_restart_policy(task, "server_restarted", RESTARTED):
-                    outcome[new] += 1
-                    logger.info(
-                        "recovered",
-                        extra={"task": task.id, "from": task.status, "to": new, "on_restart": task.on_restart},
-                    )
+    for batch in _batches(Task.objects.filter(status__in=UNFINISHED)):
+        orphans = [orphan for orphan in batch if orphan.owner is None or is_dead(orphan.owner)]
+        went = lifecycle.apply_restart_policy(orphans, "server_restarted", RESTARTED)
+        outcome.update(went.values())
+        outcome["alive"] += len(batch) - len(orphans)
+        logger.info("recovering", extra={"tasks": outcome.total()})
     ownership.forget_dead()
     queue.ring_for_claimable()
-    if outcome:
-        logger.info("recovery finished", extra=dict(outcome))
+    if outcome.total():
+        logger.info("recovered", extra={name: count for name, count in outcome.items() if count})
     return outcome
 
 
@@ -51,18 +49,21 @@ def sweep() -> int:
 
     Tasks without an owner are none of its business: they wait to be claimed.
     """
+    is_dead = cache(ownership.is_dead)
     recovered = 0
-    for task in Task.objects.claimed().exclude(owner=None):
-        if task.owner and ownership.is_dead(task.owner):
-            new = lifecycle.apply_restart_policy(task, "worker_died", WORKER_DIED)
-            logger.warning("worker died", extra={"task": task.id, "owner": task.owner, "to": new})
-            recovered += 1
+    for batch in _batches(Task.objects.claimed().exclude(owner=None)):
+        orphans = [orphan for orphan in batch if orphan.owner and is_dead(orphan.owner)]
+        went = lifecycle.apply_restart_policy(orphans, "worker_died", WORKER_DIED)
+        for task_id, status in went.items():
+            logger.warning("worker died", extra={"task": task_id, "to": status})
+        recovered += len(went)
     queue.ring_for_claimable()
     return recovered
 
 
-def _batches() -> Iterator[list[Task]]:
+def _batches(tasks: QuerySet[Task]) -> Iterator[list[Orphan]]:
+    rows = tasks.order_by("id").values_list(*Orphan._fields)
     last = ""
-    while batch := list(Task.objects.filter(status__in=UNFINISHED, id__gt=last).order_by("id")[:_BATCH]):
+    while batch := [Orphan(*row) for row in rows.filter(id__gt=last)[:_BATCH]]:
         yield batch
         last = batch[-1].id

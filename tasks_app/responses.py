@@ -1,11 +1,12 @@
 """The response object of Open Responses, as it is at one moment of its task's life."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from tasks_app.models import Response, Task
 from tasks_app.output import Output
-from tasks_app.states import RESPONSE_STATUS, Status
+from tasks_app.states import FINISHED, RESPONSE_STATUS, Status
 
 # What a request means where it is silent; the echo of a response and the worker go by the same values.
 DEFAULTS: dict[str, Any] = {
@@ -22,41 +23,84 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a response object is made of; times in Unix seconds."""
+
+    task_id: str
+    response_id: str
+    status: Status
+    model: str
+    on_restart: str
+    metadata: dict[str, str]
+    request: dict[str, Any]
+    store: bool
+    input_tokens: int
+    output_tokens: int
+    error_code: str
+    error_message: str
+    created_at: int | None
+    finished_at: int | None
+
+    @classmethod
+    def of(cls, task: Task) -> "Subject":
+        """Read it off a task and its response."""
+        response = of(task)
+        return cls(
+            task_id=task.id,
+            response_id=response.id,
+            status=Status(task.status),
+            model=task.model,
+            on_restart=task.on_restart,
+            metadata=task.metadata,
+            request=response.request,
+            store=response.store,
+            input_tokens=task.input_tokens,
+            output_tokens=task.output_tokens,
+            error_code=task.error_code,
+            error_message=task.error_message,
+            created_at=unix(task.created_at),
+            finished_at=unix(task.finished_at),
+        )
+
+
+def id_for(task_id: str) -> str:
+    """Return the id of the response of a task."""
+    return task_id.replace("task_", "resp_", 1)
+
+
 def of(task: Task) -> Response:
     """Return the response row of `task`; a row that came into the database without one gets an empty stand-in."""
     try:
         return task.response
     except Response.DoesNotExist:
-        return Response(id=task.id.replace("task_", "resp_", 1), task=task, request={})
+        return Response(id=id_for(task.id), task=task, request={})
 
 
-def build(
-    response: Response, task: Task, output: Output | None = None, *, incomplete_reason: str | None = None
-) -> dict[str, Any]:
-    """Return the response object of `task` in the state that `task` has.
+def build(subject: Subject, output: Output | None = None, *, incomplete_reason: str | None = None) -> dict[str, Any]:
+    """Return the response object of a task in one state.
 
     Args:
-        response: its request has every default filled in.
-        task: the row as it will be, or is, after the change that the object accompanies.
+        subject: as it is, or as it will be after the change that the object accompanies.
         output: what was generated so far; nothing when left out.
         incomplete_reason: why a completed task's response is ``incomplete``.
     """
-    status = Status(task.status)
+    status = subject.status
     name = "incomplete" if incomplete_reason else RESPONSE_STATUS[status]
     item_status = {"completed": "completed", "in_progress": "in_progress"}.get(name, "incomplete")
-    request = DEFAULTS | response.request
+    request = DEFAULTS | subject.request
     return {
-        "id": response.id,
+        "id": subject.response_id,
         "object": "response",
-        "created_at": unix(task.created_at),
-        "completed_at": unix(task.finished_at) if status is Status.COMPLETED else None,
+        "created_at": subject.created_at,
+        "completed_at": subject.finished_at if status is Status.COMPLETED else None,
         "status": name,
         "incomplete_details": {"reason": incomplete_reason} if incomplete_reason else None,
-        "model": task.model,
+        "model": subject.model,
         "previous_response_id": request["previous_response_id"],
         "instructions": request["instructions"],
         "output": output.items(item_status) if output else [],
-        "error": {"code": task.error_code, "message": task.error_message} if task.error_code else None,
+        "error": {"code": subject.error_code, "message": subject.error_message} if subject.error_code else None,
         "tools": [],
         "tool_choice": "auto",
         "truncation": "disabled",
@@ -68,16 +112,16 @@ def build(
         "top_logprobs": 0,
         "temperature": request["temperature"],
         "reasoning": None,
-        "usage": usage(task) if task.finished else None,
+        "usage": usage(subject) if status in FINISHED else None,
         "max_output_tokens": request["max_output_tokens"],
         "max_tool_calls": None,
-        "store": response.store,
+        "store": subject.store,
         "background": request["background"],
         "service_tier": "default",
-        "metadata": task.metadata,
+        "metadata": subject.metadata,
         "safety_identifier": None,
         "prompt_cache_key": None,
-        "lmsp": {"task_id": task.id, "on_restart": task.on_restart, "seed": request["seed"]},
+        "lmsp": {"task_id": subject.task_id, "on_restart": subject.on_restart, "seed": request["seed"]},
     }
 
 
@@ -87,17 +131,17 @@ def current(task: Task) -> dict[str, Any]:
     if response.body is not None:
         body: dict[str, Any] = response.body
         return body
-    return build(response, task, Output.of(task.id))
+    return build(Subject.of(task), Output.of(task.id))
 
 
-def usage(task: Task) -> dict[str, Any]:
-    """Return the token counts of `task`, as the engine counted them."""
+def usage(counted: Subject | Task) -> dict[str, Any]:
+    """Return token counts, as the engine counted them."""
     return {
-        "input_tokens": task.input_tokens,
+        "input_tokens": counted.input_tokens,
         "input_tokens_details": {"cached_tokens": 0},
-        "output_tokens": task.output_tokens,
+        "output_tokens": counted.output_tokens,
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": task.input_tokens + task.output_tokens,
+        "total_tokens": counted.input_tokens + counted.output_tokens,
     }
 
 

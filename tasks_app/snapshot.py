@@ -66,7 +66,8 @@ def append(task_id: str, position: int, tokens: Sequence[int], rows: Sequence[in
         cursor.execute(_INSERT, (task_id, position, packed))
 
 
-def clear(task_id: str) -> None:
-    """Forget the journal: the next attempt starts anew."""
-    JournalEntry.objects.filter(snapshot_id=task_id).delete()
-    Snapshot.objects.filter(pk=task_id).update(slot=None, fingerprint="")
+def clear(task_ids: Sequence[str]) -> None:
+    """Forget the journals: the next attempts start anew."""
+    if task_ids:
+        JournalEntry.objects.filter(snapshot__in=task_ids).delete()
+        Snapshot.objects.filter(pk__in=task_ids).update(slot=None, fingerprint="")

@@ -117,7 +117,9 @@ class Tail:
 
     def _wake(self) -> None:
         if self._listener is not None:
-            for task_id in self._listener.take():
+            payloads = self._listener.take()
+            task_ids = self._followers if wakeup.EVERYTHING in payloads else payloads
+            for task_id in task_ids:
                 for woken in self._followers.get(task_id, ()):
                     woken.set()
 

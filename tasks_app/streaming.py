@@ -7,6 +7,7 @@ caller, so that one who hangs up is noticed at once.
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -28,10 +29,10 @@ from lmsp_site.asgi_http import (
     send_stream,
     unless_gone,
 )
-from lmsp_site.errors import InvalidRequest, to_protocol
+from lmsp_site.errors import InvalidRequest, NotFound, to_protocol
 from tasks_app import idempotency, lifecycle, lookup, responses, retention, serializers, submission
 from tasks_app.event_log import Entry
-from tasks_app.models import IdempotencyKey, Task
+from tasks_app.models import Task
 from tasks_app.states import TASK_STREAM_ONLY
 from tasks_app.stream import requests, tail
 from tasks_app.submission import Accepted
@@ -72,15 +73,24 @@ async def task_frames(task_id: str, after: int) -> AsyncIterator[bytes]:
     yield _DONE
 
 
-async def response_frames(task_id: str, after: int = -1) -> AsyncIterator[bytes]:
-    """Yield the events that Open Responses knows, without ids; their numbers keep the gaps of the others."""
+async def response_frames(
+    task_id: str, after: int = -1, kept: Callable[[], dict[str, Any]] | None = None
+) -> AsyncIterator[bytes]:
+    """Yield the events that Open Responses knows, without ids; their numbers keep the gaps of the others.
+
+    Where the log ends without a terminal event, because another caller has read it away, `kept` returns the result.
+    """
+    ended = kept is None
     async with aclosing(tail.follow(task_id, after)) as pages:
         async for page in pages:
             for entry in page:
+                after, ended = entry.sequence_number, ended or entry.is_terminal
                 if entry.type not in TASK_STREAM_ONLY:
                     yield _frame(entry, numbered=False)
             if not page:
                 yield _PING
+    if kept is not None and not ended:
+        yield _terminal_frame(await requests.run(kept), after + 1)
     yield _DONE
 
 
@@ -119,27 +129,27 @@ async def _create_response(scope: Scope, receive: Receive, send: Send) -> None:
     """POST /v1/responses: synchronous, streamed or in the background; every one of them is a task."""
     client = await requests.run(_authorize, scope, scopes.RESPONSES_WRITE)
     body = await read_json(scope, receive, settings.LMSP.max_body_bytes)
-    fields, accepted = await requests.run(_accept, client, header(scope, b"idempotency-key"), body)
+    fields, claim, accepted = await requests.run(_accept, client, header(scope, b"idempotency-key"), body)
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
     task = accepted.task
+    kept = partial(_kept, claim)
     if fields["background"] and not fields["stream"]:
-        answer = _kept(accepted.key) if accepted.key else await requests.run(responses.current, task)
+        answer = _at_birth(task) if task and not accepted.replayed else await requests.run(kept)
         await send_json(send, 202, answer, {"Location": f"/v1/responses/{answer['id']}", **headers})
         return
     try:
         if task is None:
             # Purged since; the key has kept the result.
-            assert accepted.key is not None
-            kept = _kept(accepted.key)
+            result = await requests.run(kept)
             if fields["stream"]:
-                await send_stream(send, _kept_frames(kept), headers)
+                await send_stream(send, _kept_frames(result), headers)
             else:
-                await send_json(send, 200, kept, headers)
+                await send_json(send, 200, result, headers)
         elif fields["stream"]:
-            await unless_gone(receive, send_stream(send, response_frames(task.id), headers))
+            await unless_gone(receive, send_stream(send, response_frames(task.id, kept=kept), headers))
         else:
             await unless_gone(receive, _wait_until_finished(task.id))
-            await send_json(send, 200, await requests.run(_result, client, task.id), headers)
+            await send_json(send, 200, await requests.run(_result, client, task.id, kept), headers)
     except CallerGone:
         if task and task.ends_with_caller:
             await requests.run(lifecycle.cancel, task.id)
@@ -148,13 +158,18 @@ async def _create_response(scope: Scope, receive: Receive, send: Send) -> None:
         await requests.run(retention.forget, task.id)
 
 
-def _accept(client: Client, key: str | None, body: dict[str, Any]) -> tuple[dict[str, Any], Accepted]:
+def _accept(
+    client: Client, key: str | None, body: dict[str, Any]
+) -> tuple[dict[str, Any], idempotency.Claim | None, Accepted]:
     claim = idempotency.Claim.of(client, _CREATE, key, body)
     fields = serializers.read(serializers.ResponseRequest, body)
-    accepted = submission.submit(
-        client, fields, foreground=not fields["background"], key=claim, answer=responses.current
-    )
-    return fields, accepted
+    accepted = submission.submit(client, fields, foreground=not fields["background"], key=claim, answer=_at_birth)
+    return fields, claim, accepted
+
+
+def _at_birth(task: Task) -> dict[str, Any]:
+    """Return the response of a new task; a worker may have it by now, and its log may have grown."""
+    return responses.build(responses.Subject.of(task))
 
 
 async def _wait_until_finished(task_id: str) -> None:
@@ -164,23 +179,32 @@ async def _wait_until_finished(task_id: str) -> None:
             pass
 
 
-def _result(client: Client, task_id: str) -> dict[str, Any]:
-    return responses.current(lookup.task(client, task_id))
+def _result(client: Client, task_id: str, kept: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return responses.current(lookup.task(client, task_id))
+    except NotFound:
+        # It was not to be stored, and another caller with the same key has read it away.
+        return kept()
 
 
-def _kept(key: IdempotencyKey) -> dict[str, Any]:
+def _kept(claim: idempotency.Claim | None) -> dict[str, Any]:
     """Return the result that a key has kept of a task that may be gone."""
-    if key.result_body is None:
+    row = idempotency.find(claim) if claim else None
+    if row is None or row.result_body is None:
         raise InvalidRequest("The task of this Idempotency-Key was deleted before it had a result; use a new key.")
-    body: dict[str, Any] = key.result_body
+    body: dict[str, Any] = row.result_body
     return body
 
 
 async def _kept_frames(result: dict[str, Any]) -> AsyncIterator[bytes]:
     """Yield the terminal event alone: the log it stood in has been purged."""
-    event = {"type": f"response.{result['status']}", "sequence_number": 0, "response": result}
-    yield f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+    yield _terminal_frame(result, 0)
     yield _DONE
+
+
+def _terminal_frame(result: dict[str, Any], number: int) -> bytes:
+    entry = Entry(number, f"response.{result['status']}", json.dumps({"response": result}, ensure_ascii=False))
+    return _frame(entry, numbered=False)
 
 
 task_events = _app(_task_events)

@@ -19,16 +19,20 @@ from models_app.engines.wire import socket_address
 _TASKS = "tasks"
 _QUEUE = "queue"
 _MAX_DATAGRAM = 64
+_FEW = 8
+# In place of a task's id: so many have changed that everyone should look.
+EVERYTHING = "*"
 
 
-def after_commit(task_id: str) -> None:
-    """Once the present transaction is committed, tell whoever follows `task_id` to read on."""
-    transaction.on_commit(partial(_send, _TASKS, task_id.encode()))
+def after_commit(*task_ids: str) -> None:
+    """Once the present transaction is committed, tell whoever follows one of the tasks to read on."""
+    payloads = [task_id.encode() for task_id in task_ids] if len(task_ids) <= _FEW else [EVERYTHING.encode()]
+    transaction.on_commit(partial(_send, _TASKS, payloads))
 
 
 def queue_after_commit() -> None:
     """Once the present transaction is committed, tell the runner that there may be something to claim."""
-    transaction.on_commit(partial(_send, _QUEUE, b""))
+    transaction.on_commit(partial(_send, _QUEUE, [b""]))
 
 
 @cache
@@ -46,11 +50,12 @@ def _sender() -> socket.socket:
     return sender
 
 
-def _send(topic: str, payload: bytes) -> None:
+def _send(topic: str, payloads: list[bytes]) -> None:
     sender = _sender()
     for path in _directory().glob(f"{topic}-*"):
         try:
-            sender.sendto(payload, str(path))
+            for payload in payloads:
+                sender.sendto(payload, str(path))
         except BlockingIOError:
             pass  # Its buffer is full of wake-ups already.
         except (ConnectionRefusedError, FileNotFoundError):

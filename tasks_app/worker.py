@@ -24,10 +24,10 @@ from models_app.engines.client import (
 from models_app.engines.messages import Admitted, Finished, Progress, Replayed, Tokens
 from models_app.engines.sampling import SamplingParams
 from tasks_app import lifecycle, ownership, queue, responses, snapshot, submission
-from tasks_app.lifecycle import Fenced, Run
+from tasks_app.lifecycle import Fenced, Orphan, Run
 from tasks_app.models import Task
 from tasks_app.output import Output
-from tasks_app.states import Status
+from tasks_app.states import CLAIMED, Status
 
 logger = logging.getLogger(__name__)
 
@@ -150,8 +150,7 @@ class _Attempt:
                     raise
                 self._look()
                 time.sleep(_LOOK_SECONDS)
-        if Task.objects.filter(pk=self._run.task_id, status=Status.LOADING).exists():
-            self._persist(lambda: lifecycle.start(self._run))
+        self._persist(lambda: lifecycle.start(self._run))
         return address
 
     def _while_loading(self, done: float | None) -> None:
@@ -263,9 +262,9 @@ class _Attempt:
             self._when_fenced()
 
     def _apply_restart_policy(self) -> None:
-        task = Task.objects.get(pk=self._run.task_id)
-        if task.attempt == self._run.attempt and not task.finished:
-            lifecycle.apply_restart_policy(task, "engine_died", "The engine ended before this task had finished.")
+        held = Task.objects.filter(pk=self._run.task_id, attempt=self._run.attempt, status__in=CLAIMED)
+        orphans = [Orphan(*row) for row in held.values_list(*Orphan._fields)]
+        lifecycle.apply_restart_policy(orphans, "engine_died", "The engine ended before this task had finished.")
 
     def _persist(self, write: Callable[[], Any]) -> Any:
         """Make a write happen, however long the disk is full or the database locked.

@@ -13,7 +13,7 @@ from lmsp_site.bootstrap.problem import AGAIN, SetupError
 _GIB = 1 << 30
 # At the peak: the environment and the demo model, the build of llama.cpp or the unpacking of torch, pip's cache.
 _SPACE_CPU = (0.8 * _GIB, 0.5 * _GIB, 0.2 * _GIB)
-_SPACE_GPU = (9.0 * _GIB, 4.0 * _GIB, 4.0 * _GIB)
+_SPACE_GPU = (7.0 * _GIB, 3.0 * _GIB, 3.0 * _GIB)
 
 
 def has_gpu() -> bool:

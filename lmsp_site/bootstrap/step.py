@@ -15,7 +15,7 @@ from lmsp_site import processes
 
 TERMINAL_INTERVAL = 1.0
 LOG_INTERVAL = 15.0
-STOP_GRACE = 5.0
+STOP_GRACE = 10.0
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

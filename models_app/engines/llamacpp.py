@@ -177,6 +177,10 @@ class Tokenizer(Vocabulary):
         """The text of the begin-of-sequence token, empty if the model has none."""
         self.eos_token: str = self._token_text(lib.llama_vocab_eos(self._pointer))
         """The text of the end-of-sequence token, empty if the model has none."""
+        self.special_tokens: list[str] = [
+            self._token_text(token) for token in range(self.size) if self._is_special(token)
+        ]
+        """The names that `encode` reads as tokens of their own with `parse_special`."""
         self.context_length: int = int(
             self.metadata.get(f"{self.metadata.get('general.architecture')}.context_length", 0)
         )
@@ -184,6 +188,10 @@ class Tokenizer(Vocabulary):
 
     def __del__(self) -> None:
         self._lib.llama_model_free(self._model)
+
+    def _is_special(self, token: int) -> bool:
+        special = self._lib.LLAMA_TOKEN_ATTR_CONTROL | self._lib.LLAMA_TOKEN_ATTR_USER_DEFINED
+        return bool(self._lib.llama_vocab_get_attr(self._pointer, token) & special)
 
 
 def open_tokenizer(path: str | Path) -> Tokenizer:

@@ -7,6 +7,8 @@ import httpx
 from tests.service import MODEL, Service
 
 CREATING = ("/v1/tasks", "/v1/responses")
+# More tokens than the demo model's context has.
+TOO_LONG = "word " * 9000
 STORY = "Write a long story about a lighthouse."
 
 _TABLES = ("tasks", "task_events", "responses", "idempotency_keys", "task_snapshots", "task_journal", "django_q_ormq")

@@ -24,7 +24,8 @@ ALLOWED = {
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
-    "path", ["/", "/v1", "/v1/", "/v1/tasks/", "/v1/responses/", "/v1/task", "/v2/tasks", "/v1/tasks/a/b/c", "//v1/tasks"]
+    "path",
+    ["/", "/v1", "/v1/", "/v1/tasks/", "/v1/responses/", "/v1/task", "/v2/tasks", "/v1/tasks/a/b/c", "//v1/tasks"],
 )
 def test_an_unknown_address_is_404_in_the_envelope(service: Service, method: str, path: str) -> None:
     # A path that begins with // would be read as a host by the client.

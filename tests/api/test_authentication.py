@@ -27,12 +27,11 @@ OPEN = ("/.well-known/lmsp", "/healthz", "/readyz")
 
 
 def call(http: httpx.Client, method: str, path: str, authorization: str | None = None) -> httpx.Response:
-    headers = {"Accept": "text/event-stream"} if path.endswith("?stream") else {}
-    # Latin-1, as HTTP has it; a client's own headers would be ASCII.
-    sent = [(name, value.encode("latin-1")) for name, value in headers.items()]
+    headers = [(b"Accept", b"text/event-stream")] if path.endswith("?stream") else []
     if authorization is not None:
-        sent.append(("Authorization", authorization.encode("latin-1")))
-    return http.request(method, path, headers=sent, json=body() if method == "POST" else None)
+        # Latin-1, as HTTP has it; a client's own headers would be ASCII.
+        headers.append((b"Authorization", authorization.encode("latin-1")))
+    return http.request(method, path, headers=headers, json=body() if method == "POST" else None)
 
 
 @pytest.fixture(scope="module")

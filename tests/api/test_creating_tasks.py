@@ -36,16 +36,20 @@ def test_a_task_is_answered_with_202_its_address_and_the_whole_object(service: S
     assert {name: type(value) for name, value in task.items()} == SHAPE
     assert task["id"].removeprefix("task_") == task["response_id"].removeprefix("resp_")
     assert task["id"].startswith("task_")
-    assert task | {
-        "object": "task",
-        "status": "queued",
-        "model": MODEL,
-        "on_restart": "retry",
-        "priority": "batch",
-        "attempt": 0,
-        "last_sequence_number": 1,
-        "metadata": {"order": "17"},
-    } == task
+    assert (
+        task
+        | {
+            "object": "task",
+            "status": "queued",
+            "model": MODEL,
+            "on_restart": "retry",
+            "priority": "batch",
+            "attempt": 0,
+            "last_sequence_number": 1,
+            "metadata": {"order": "17"},
+        }
+        == task
+    )
     assert task["usage"]["input_tokens"] == task["usage"]["total_tokens"] > 0
 
 

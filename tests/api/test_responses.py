@@ -70,11 +70,12 @@ def test_a_background_response_is_accepted_and_polled(service: Service) -> None:
     assert answer.headers["location"] == f"/v1/responses/{response['id']}"
     assert (response["status"], response["background"], response["output"]) == ("queued", True, [])
 
-    def polled() -> dict[str, Any]:
-        found: dict[str, Any] = service.request("GET", f"/v1/responses/{response['id']}").json()
-        return found
+    def ended() -> dict[str, Any] | None:
+        now: dict[str, Any] = service.request("GET", f"/v1/responses/{response['id']}").json()
+        return None if now["status"] in ("queued", "in_progress") else now
 
-    done = eventually(lambda: (now := polled())["status"] not in ("queued", "in_progress") and now, 60)
+    done = eventually(ended, 60)
+    assert done is not None
     assert (done["status"], done["id"]) == ("incomplete", response["id"])
     assert text_of(done)
 
@@ -110,9 +111,7 @@ def test_a_cancelled_response_keeps_what_it_had_said(service: Service) -> None:
     eventually(lambda: text_of(service.request("GET", address).json()), 60)
     answer = service.request("POST", f"{address}/cancel")
     assert answer.status_code == 200
-    done = eventually(
-        lambda: (now := service.request("GET", address).json())["status"] == "cancelled" and now, 60
-    )
+    done = eventually(lambda: (now := service.request("GET", address).json())["status"] == "cancelled" and now, 60)
     assert done["output"][0]["status"] == "incomplete"
     assert text_of(done)
     assert done["completed_at"] is None

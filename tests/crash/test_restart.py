@@ -18,12 +18,11 @@ def _deltas(events: list[dict[str, Any]]) -> str:
 
 
 def _kill_while_running(service: Service, *task_ids: str, tokens: int = 12) -> None:
-    for task_id in task_ids:
-        eventually(
-            lambda task_id=task_id: service.task(task_id)["usage"]["output_tokens"] >= tokens,
-            60,
-            f"{task_id} has {tokens} tokens",
-        )
+    eventually(
+        lambda: all(service.task(task_id)["usage"]["output_tokens"] >= tokens for task_id in task_ids),
+        60,
+        f"each of {task_ids} has {tokens} tokens",
+    )
     service.kill()
 
 

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,13 +34,13 @@ def client(host: HostProcess, run_dir: Path) -> HostClient:
     return HostClient(run_dir)
 
 
-def _is_alive(pid: int) -> bool:
-    """Whether the process runs: one that only waits to be reaped does not."""
+def _is_dead(pid: int) -> bool:
+    """Whether the process has ended, reaped or not."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
+        return True
+    return status.rpartition(")")[2].split()[0] == "Z"
 
 
 def test_a_model_is_loaded_once_and_then_found(client: HostClient, spec: ModelSpec) -> None:
@@ -76,7 +77,7 @@ def test_two_models_have_two_processes(client: HostClient, spec: ModelSpec) -> N
 
 
 def test_a_caller_who_loses_patience_leaves_the_load_to_others(client: HostClient, spec: ModelSpec) -> None:
-    class Impatient(Exception):  # noqa: N818
+    class Impatient(Exception):
         pass
 
     def give_up(_progress: float | None) -> None:
@@ -92,7 +93,7 @@ def test_a_caller_who_loses_patience_leaves_the_load_to_others(client: HostClien
 def test_an_unloaded_model_is_gone_and_can_be_loaded_again(client: HostClient, spec: ModelSpec) -> None:
     first = client.ensure_loaded(spec)
     assert client.unload("demo")
-    assert not _is_alive(first.pid)
+    assert _is_dead(first.pid)
     assert not client.unload("demo")
     assert client.find("demo") is None
     with pytest.raises(EngineUnavailable):
@@ -108,13 +109,17 @@ def test_an_engine_that_dies_is_forgotten_and_started_anew_when_asked_for(
         assert generation.next(10) is not None
         os.kill(first.pid, signal.SIGKILL)
         with pytest.raises(EngineDied):
-            while generation.next(10) is not None:
-                pass
+            _read_to_the_end(generation)
     eventually(lambda: client.find("demo") is None, timeout=5, what="the engine is forgotten")
     assert not Path(first.socket).exists()
     second = client.ensure_loaded(spec)
     assert second.pid != first.pid
     assert second.fingerprint == first.fingerprint
+
+
+def _read_to_the_end(generation: Generation) -> None:
+    while generation.next(10) is not None:
+        pass
 
 
 def test_an_engine_that_dies_while_it_loads_fails_the_load(client: HostClient, spec: ModelSpec) -> None:
@@ -166,7 +171,7 @@ def test_a_killed_host_leaves_no_engine(host: HostProcess, client: HostClient, s
     host.kill()
     host.wait()
     for address in addresses:
-        eventually(lambda pid=address.pid: not _is_alive(pid), timeout=5, what="the engine is gone")
+        eventually(partial(_is_dead, address.pid), timeout=5, what="the engine is gone")
     with pytest.raises(EngineUnavailable):
         client.ensure_loaded(spec)
 
@@ -182,7 +187,7 @@ def test_sigterm_ends_everything_within_two_seconds_and_sigint_nothing(
     host.terminate()
     assert host.wait(timeout=5) == 0
     assert time.monotonic() - began < 2
-    assert not _is_alive(address.pid)
+    assert _is_dead(address.pid)
     assert list(run_dir.iterdir()) == []
 
 

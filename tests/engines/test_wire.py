@@ -5,6 +5,7 @@ import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,8 +22,8 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def test_messages_survive_every_way_to_cut_the_stream() -> None:
-    sent = [{"text": "é🎉\n\u2028"}, {}, {"tokens": [1, 2, 3], "nested": {"a": None}}]
-    stream = b"".join(map(wire.encode, sent))
+    sent: list[dict[str, Any]] = [{"text": "é🎉\n\u2028"}, {}, {"tokens": [1, 2, 3], "nested": {"a": None}}]
+    stream = b"".join(wire.encode(message) for message in sent)
     for size in range(1, len(stream) + 1):
         decoder = LineDecoder()
         received = [message for at in range(0, len(stream), size) for message in decoder.feed(stream[at : at + size])]
@@ -37,9 +38,9 @@ def test_what_is_no_message_is_refused(line: bytes) -> None:
 
 def test_a_message_without_an_end_is_refused() -> None:
     decoder = LineDecoder()
+    assert decoder.feed(b"x" * wire.MAX_LINE) == []
     with pytest.raises(WireError, match="too long"):
-        for _ in range(wire.MAX_LINE // 2**20 + 1):
-            decoder.feed(b"x" * 2**20)
+        decoder.feed(b"x")
 
 
 def test_a_socket_lies_in_the_run_directory_for_its_user_alone(tmp_path: Path) -> None:
@@ -104,7 +105,8 @@ def test_a_sender_never_waits_and_loses_nothing(pair: tuple[socket.socket, socke
     for message in sent:
         connection.send(message)
     assert backlogged == [connection], "it says once that it has a backlog"
-    decoder, received = LineDecoder(), []
+    decoder = LineDecoder()
+    received: list[dict[str, Any]] = []
     while len(received) < len(sent):
         received += decoder.feed(theirs.recv(65536))
         connection.flush()
@@ -115,9 +117,9 @@ def test_a_sender_never_waits_and_loses_nothing(pair: tuple[socket.socket, socke
 def test_a_reader_that_leaves_too_much_lying_is_hung_up_on(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
     connection = Connection(ours, 10_000, lambda _connection: None)
-    while not connection.has_backlog:
-        connection.send({"filling": "x" * 1000})
-    while connection.has_backlog:
+    had_backlog = False
+    while not had_backlog or connection.has_backlog:
+        had_backlog = connection.has_backlog
         connection.send({"filling": "x" * 1000})
     with pytest.raises(EOFError):
         connection.receive()

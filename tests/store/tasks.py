@@ -8,7 +8,7 @@ from clients_app.models import Client
 from lmsp_site.ids import new_suffix
 from tasks_app import event_log, lifecycle, responses, snapshot
 from tasks_app.event_log import Entry
-from tasks_app.lifecycle import Run
+from tasks_app.lifecycle import Orphan, Run
 from tasks_app.models import Response, Task
 from tasks_app.output import Output
 from tasks_app.states import Status
@@ -70,6 +70,12 @@ def say(run: Run, *texts: str) -> None:
 
 def log(task: Task) -> list[Entry]:
     return event_log.read(task.id)
+
+
+def recover(task: Task, code: str) -> Status:
+    """Apply the task's restart policy as it stands, and return where it went."""
+    orphan = Orphan(*Task.objects.values_list(*Orphan._fields).get(pk=task.pk))
+    return lifecycle.apply_restart_policy([orphan], code, "gone")[task.id]
 
 
 def stored_text(task: Task) -> str:

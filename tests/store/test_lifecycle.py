@@ -13,7 +13,7 @@ from tasks_app.event_log import Event
 from tasks_app.lifecycle import Fenced, Run
 from tasks_app.models import Task
 from tasks_app.states import FINISHED, EventType, Status
-from tests.store.tasks import finish, log, new_task, put, running, say, stored_text, types
+from tests.store.tasks import finish, log, new_task, put, recover, running, say, stored_text, types
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +72,7 @@ def test_a_commit_in_doubt_can_be_repeated_without_doubling(client: Client) -> N
 def test_a_run_of_an_earlier_attempt_can_write_nothing(client: Client) -> None:
     task, old = running(client, on_restart="resume")
     say(old, "first")
-    lifecycle.apply_restart_policy(Task.objects.get(pk=task.pk), "worker_died", "died")
+    recover(task, "worker_died")
     new = lifecycle.claim(Task.objects.get(pk=task.pk), "other", "", loaded=True, exact=True)
     assert new is not None
     before = len(log(task))
@@ -120,7 +120,7 @@ def test_after_cancelling_only_cancelled_follows(client: Client) -> None:
 def test_cancel_of_a_task_that_waits_to_be_resumed_ends_it(client: Client) -> None:
     task, run = running(client, on_restart="resume")
     say(run, "a")
-    lifecycle.apply_restart_policy(Task.objects.get(pk=task.pk), "server_restarted", "restarted")
+    recover(task, "server_restarted")
     assert lifecycle.cancel(task.id) == Status.CANCELLED
     assert types(task)[-2:] == [EventType.CANCELLING, EventType.CANCELLED]
 
@@ -157,7 +157,7 @@ def test_cancel_against_completion_has_one_winner(client: Client) -> None:
 def test_retry_starts_the_output_anew(client: Client) -> None:
     task, run = running(client, on_restart="retry")
     say(run, "old", " text")
-    assert lifecycle.apply_restart_policy(Task.objects.get(pk=task.pk), "x", "x") == Status.QUEUED
+    assert recover(task, "x") == Status.QUEUED
     queued = log(task)[-1]
     assert (queued.type, queued.fields()["attempt"]) == (EventType.QUEUED, 2)
     assert queued.fields()["response"]["output"] == []
@@ -174,7 +174,7 @@ def test_retry_starts_the_output_anew(client: Client) -> None:
 def test_resume_keeps_log_and_journal_and_says_so(client: Client) -> None:
     task, run = running(client, on_restart="resume")
     say(run, "a", "b")
-    assert lifecycle.apply_restart_policy(Task.objects.get(pk=task.pk), "x", "x") == Status.RUNNING
+    assert recover(task, "x") == Status.RUNNING
     again = lifecycle.claim(Task.objects.get(pk=task.pk), "other", "", loaded=False, exact=True)
     assert again is not None
     event = log(task)[-1]
@@ -193,7 +193,7 @@ def test_claims_without_progress_are_limited(client: Client) -> None:
     for _ in range(5):
         current = Task.objects.get(pk=task.pk)
         assert lifecycle.claim(current, "w", "", loaded=True)
-        lifecycle.apply_restart_policy(Task.objects.get(pk=task.pk), "x", "x")
+        recover(task, "x")
     assert lifecycle.claim(Task.objects.get(pk=task.pk), "w", "", loaded=True) is None
     task = Task.objects.get(pk=task.pk)
     assert (task.status, task.error_code) == (Status.FAILED, "too_many_attempts")
@@ -205,7 +205,7 @@ def test_repeated_failures_wait_longer_before_the_next_claim(client: Client) -> 
     for _ in range(4):
         current = Task.objects.get(pk=task.pk)
         assert lifecycle.claim(current, "w", "", loaded=True)
-        lifecycle.apply_restart_policy(Task.objects.get(pk=task.pk), "x", "x")
+        recover(task, "x")
         due = Task.objects.get(pk=task.pk).claimable_at
         waits.append(0.0 if due is None else (due - lifecycle.now()).total_seconds())
     assert waits[0] == 0

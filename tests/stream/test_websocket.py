@@ -102,9 +102,7 @@ def test_a_missing_scope_closes_4403_whatever_the_id(service: Service, done: dic
         assert (error["code"], code) == ("insufficient_scope", 4403)
 
 
-def test_a_foreign_and_an_unknown_id_close_4404(
-    service: Service, stranger: httpx.Client, done: dict[str, Any]
-) -> None:
+def test_a_foreign_and_an_unknown_id_close_4404(service: Service, stranger: httpx.Client, done: dict[str, Any]) -> None:
     never = f"task_{'0' * 26}"
     told = []
     for task_id in (done["id"], never):

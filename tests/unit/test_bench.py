@@ -75,7 +75,7 @@ class TestTheRawLoopDecodes:
         result = raw_loop.generate([prompt], 6)
 
         assert len(result["tokens"][0]) == 6
-        assert result["texts"] == ["Hello! I'm here to"]
+        assert result["texts"][0].startswith("Hello")
         assert 0 < result["first_token"] <= result["prefill"] < result["seconds"]
 
     def test_sequences_side_by_side_say_what_they_say_alone(self, raw_loop: RawLoop) -> None:

@@ -1,6 +1,7 @@
 """Run the whole service: one command, one process tree."""
 
 import http.client
+import os
 import socket
 import sys
 from typing import Any
@@ -39,6 +40,9 @@ class Command(BaseCommand):
         # R6: what an earlier service left unfinished, before anything serves.
         recovery.recover_all()
         connections.close_all()
+        # The children are started by module name and read the same variables, wherever this was started.
+        os.environ["LMSP_DATA_DIR"] = str(configuration.data_dir)
+        os.chdir(REPOSITORY)
         with listener:
             children = [_engine_host(configuration), _workers(), _web(listener)]
             supervisor.Supervisor(children, configuration.shutdown_grace, self._announce_when_ready).run()

@@ -1,0 +1,185 @@
+"""The official `openai` package, unmodified, against the service."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+from openai import OpenAI
+
+from tests.api.bodies import STORY, TOO_LONG
+from tests.service import MODEL, Service, eventually
+
+
+@pytest.fixture(scope="module")
+def official(service: Service) -> Iterator[OpenAI]:
+    with OpenAI(base_url=f"{service.url}/v1", api_key=service.token, max_retries=0, timeout=60) as client:
+        yield client
+
+
+def test_a_response_is_created_and_retrieved(official: OpenAI) -> None:
+    response = official.responses.create(model=MODEL, input="Hi", temperature=0, max_output_tokens=64)
+    assert response.status == "completed"
+    assert response.output_text
+    assert response.usage is not None
+    assert response.usage.output_tokens > 0
+    assert official.responses.retrieve(response.id) == response
+
+
+def test_message_items_and_instructions_are_taken(official: OpenAI) -> None:
+    response = official.responses.create(
+        model=MODEL,
+        instructions="Be brief.",
+        input=[{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}],
+        max_output_tokens=2,
+        metadata={"a": "b"},
+    )
+    assert response.instructions == "Be brief."
+    assert response.metadata == {"a": "b"}
+    assert response.incomplete_details is not None
+    assert response.incomplete_details.reason == "max_output_tokens"
+
+
+def test_a_stream_is_read_to_its_end(official: OpenAI) -> None:
+    events = list(official.responses.create(model=MODEL, input="Hi", temperature=0, max_output_tokens=64, stream=True))
+    assert [event.type for event in events[:2]] == ["response.created", "response.queued"]
+    last = events[-1]
+    assert last.type == "response.completed"
+    text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    assert text == last.response.output_text != ""
+
+
+def test_the_stream_helper_puts_the_response_together(official: OpenAI) -> None:
+    with official.responses.stream(model=MODEL, input="Hi", temperature=0, max_output_tokens=64) as stream:
+        deltas = [event.delta for event in stream if event.type == "response.output_text.delta"]
+        response = stream.get_final_response()
+    assert response.output_text == "".join(deltas) != ""
+    again = official.responses.retrieve(response.id)
+    assert again.output_text == response.output_text
+
+
+def test_a_background_response_is_polled(official: OpenAI) -> None:
+    response = official.responses.create(model=MODEL, input="Hi", temperature=0, max_output_tokens=64, background=True)
+    assert response.status == "queued"
+    eventually(lambda: official.responses.retrieve(response.id).status not in ("queued", "in_progress"), 60)
+    done = official.responses.retrieve(response.id)
+    assert (done.status, done.background) == ("completed", True)
+    assert done.output_text
+
+
+def test_a_stream_is_taken_up_again(official: OpenAI) -> None:
+    begun = []
+    with official.responses.create(
+        model=MODEL, input=STORY, temperature=0, max_output_tokens=16, background=True, stream=True
+    ) as stream:
+        for event in stream:
+            begun.append(event)
+            if event.type == "response.output_text.delta":
+                break
+    response_id = begun[0].response.id  # type: ignore[union-attr]
+    cursor = begun[-1].sequence_number
+    with official.responses.retrieve(response_id, stream=True, starting_after=cursor) as stream:
+        rest = list(stream)
+    with official.responses.retrieve(response_id, stream=True) as stream:
+        whole = list(stream)
+    assert [*begun, *rest] == whole
+    assert rest[-1].type == "response.incomplete"
+
+
+def test_the_stream_helper_takes_up_a_response_by_its_id(official: OpenAI) -> None:
+    response = official.responses.create(model=MODEL, input=STORY, temperature=0, max_output_tokens=12, background=True)
+    with official.responses.stream(response_id=response.id) as stream:
+        whole = [event.sequence_number for event in stream]
+    with official.responses.stream(response_id=response.id, starting_after=whole[3]) as stream:
+        rest = [event.sequence_number for event in stream]
+    assert rest == whole[4:]
+
+
+def test_a_response_is_cancelled(official: OpenAI) -> None:
+    response = official.responses.create(
+        model=MODEL, input=STORY, temperature=0, max_output_tokens=1000, background=True
+    )
+    eventually(lambda: official.responses.retrieve(response.id).output_text, 60)
+    assert official.responses.cancel(response.id).status == "cancelled"
+    assert official.responses.retrieve(response.id).status == "cancelled"
+
+
+def test_models_are_listed_and_retrieved(official: OpenAI) -> None:
+    listed = {model.id: model for model in official.models.list()}
+    assert listed[MODEL] == official.models.retrieve(MODEL)
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind", "status", "code"),
+    [
+        ({"model": "unknown"}, openai.NotFoundError, 404, "model_not_found"),
+        ({"temperature": 9}, openai.BadRequestError, 400, "invalid_value"),
+        ({"input": TOO_LONG}, openai.BadRequestError, 400, "context_length_exceeded"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refusal_is_an_exception_of_its_kind(
+    official: OpenAI,
+    request_: dict[str, Any],
+    kind: type[openai.APIStatusError],
+    status: int,
+    code: str,
+    *,
+    stream: bool,
+) -> None:
+    with pytest.raises(kind) as refused:
+        official.responses.create(**{"model": MODEL, "input": "Hi", **request_}, stream=stream)
+    assert (refused.value.status_code, refused.value.code) == (status, code)
+    assert refused.value.type == ("not_found_error" if status == 404 else "invalid_request_error")
+    assert refused.value.message
+
+
+def test_who_may_not_is_told_by_exceptions(service: Service) -> None:
+    with (
+        OpenAI(base_url=f"{service.url}/v1", api_key="lmsp_wrong", max_retries=0) as unknown,
+        pytest.raises(openai.AuthenticationError) as refused,
+    ):
+        unknown.models.list()
+    assert refused.value.code == "invalid_token"
+    token = service.pair("reader", "models:read")
+    with OpenAI(base_url=f"{service.url}/v1", api_key=token, max_retries=0) as reader:
+        with pytest.raises(openai.PermissionDeniedError):
+            reader.responses.create(model=MODEL, input="Hi")
+        with pytest.raises(openai.PermissionDeniedError):
+            reader.responses.retrieve("resp_unknown")
+        assert reader.models.list().data
+
+
+def test_a_key_used_twice_is_an_exception(official: OpenAI) -> None:
+    def create(text: str) -> Any:
+        return official.responses.create(
+            model=MODEL, input=text, max_output_tokens=1, extra_headers={"Idempotency-Key": "official"}
+        )
+
+    assert create("Hi") == create("Hi")
+    with pytest.raises(openai.UnprocessableEntityError) as refused:
+        create("Hello")
+    assert refused.value.code == "idempotency_key_reused"
+
+
+def test_what_the_client_sends_again_after_a_timeout_is_the_same_task(service: Service) -> None:
+    def impatient_once(request: Any) -> None:
+        if request.headers["x-stainless-retry-count"] == "0":
+            request.extensions["timeout"] = {"read": 0.05}
+
+    with (
+        openai.DefaultHttpxClient(event_hooks={"request": [impatient_once]}) as transport,
+        OpenAI(base_url=f"{service.url}/v1", api_key=service.token, http_client=transport, max_retries=2) as impatient,
+    ):
+        answer = impatient.responses.with_raw_response.create(
+            model=MODEL,
+            input="Hi",
+            max_output_tokens=8,
+            metadata={"who": "impatient"},
+            extra_headers={"Idempotency-Key": "impatient"},
+        )
+    assert answer.retries_taken == 1
+    assert answer.headers["idempotent-replayed"] == "true"
+    assert answer.parse().output_text
+    count = "SELECT count(*) FROM tasks WHERE json_extract(metadata, '$.who') = 'impatient'"
+    assert service.sql(count) == [(1,)]

@@ -1,0 +1,43 @@
+"""Open Responses, release 2026-04-24, as its published types have it: every key, every type."""
+
+import json
+from typing import Any
+
+import openresponses_types
+from pydantic import BaseModel
+
+SPEC_VERSION = "2026-04-24"
+# What the service adds to the release's events (protocol, section 3).
+_OURS = {"response.cancelled"}
+
+assert openresponses_types.__spec_version__ == SPEC_VERSION
+
+
+def _event_models() -> dict[str, type[BaseModel]]:
+    models = {}
+    for name in dir(openresponses_types):
+        if name.endswith("StreamingEvent"):
+            model = getattr(openresponses_types, name)
+            (kind,) = model.model_fields["type"].annotation
+            models[str(kind)] = model
+    return models
+
+
+EVENTS = _event_models()
+REQUIRED = {name for name, field in openresponses_types.ResponseResource.model_fields.items() if field.is_required()}
+
+
+def check_response(response: dict[str, Any]) -> None:
+    """See that a response object is one, with every required key; ours are in one object."""
+    openresponses_types.ResponseResource.model_validate_json(json.dumps(response), strict=True)
+    assert response.keys() - REQUIRED == {"lmsp"}
+
+
+def check_event(event: dict[str, Any]) -> None:
+    """See that an event is one that the release knows, or ours; a response in it is checked too."""
+    if "response" in event:
+        check_response(event["response"])
+    if event["type"] not in _OURS:
+        EVENTS[event["type"]].model_validate_json(json.dumps(event), strict=True)
+    # Both official clients throw at an event with this key.
+    assert not event.get("error")
