@@ -30,6 +30,7 @@ def main() -> None:
         tokens=arguments.tokens,
         rounds=arguments.rounds,
         samples=arguments.samples,
+        patience=arguments.patience,
     )
     try:
         outcome = _measure(options, arguments.only or list(measurements.ALL))
@@ -73,6 +74,7 @@ def _parse_arguments() -> argparse.Namespace:
     add("--tokens", type=int, default=192, help="tokens of each response")
     add("--rounds", type=int, default=5, help="rounds of each comparison of speeds")
     add("--samples", type=int, default=20, help="samples of the first token")
+    add("--patience", type=float, default=0.0, help="seconds for which each comparison waits for a quiet machine")
     return parser.parse_args()
 
 

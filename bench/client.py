@@ -14,7 +14,7 @@ from typing import Any
 TIMEOUT = 300.0
 """Seconds without any event after which a stream is given up."""
 
-_FIRST_TOKEN = "response.output_text.delta"
+_DELTA = "response.output_text.delta"
 _ENDS = {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
 
 
@@ -26,9 +26,11 @@ class Answer:
     """One streamed response, and when its parts came, in seconds after the call began."""
 
     def __init__(self, began: float) -> None:
-        self.first_token = 0.0
         self.seconds = 0.0
         self.events = 0
+        self.arrived: dict[str, float] = {}
+        """When the first event of each type came."""
+
         self.response: dict[str, Any] = {}
         self._began = began
         self._deltas: list[str] = []
@@ -37,6 +39,11 @@ class Answer:
     def text(self) -> str:
         """The whole output, joined from its pieces."""
         return "".join(self._deltas)
+
+    @property
+    def first_token(self) -> float:
+        """When the first text came."""
+        return self.arrived[_DELTA]
 
     @property
     def input_tokens(self) -> int:
@@ -51,9 +58,9 @@ class Answer:
     def take(self, event: dict[str, Any]) -> None:
         """Note an event at the moment it comes."""
         self.events += 1
-        if event["type"] == _FIRST_TOKEN:
-            if not self._deltas:
-                self.first_token = time.perf_counter() - self._began
+        if event["type"] not in self.arrived:
+            self.arrived[event["type"]] = time.perf_counter() - self._began
+        if event["type"] == _DELTA:
             self._deltas.append(event["delta"])
         elif event["type"] in _ENDS:
             self.seconds = time.perf_counter() - self._began

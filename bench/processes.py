@@ -1,7 +1,7 @@
 """What the processes of the service cost: memory and processor time, by what they are (Linux)."""
 
 import os
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,16 +51,16 @@ def cpu_of(pid: int) -> float:
 
 
 def machine_cpu() -> float:
-    """Return the processor time that everything on this machine has used since it started, in seconds."""
-    user, nice, system, _idle, _iowait, irq, softirq, *_ = map(
-        int, Path("/proc/stat").read_text().split("\n")[0].split()[1:]
+    """Return the processor time, in seconds, that was used on this machine since it started, or kept from it."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal, *_ = map(
+        int, Path("/proc/stat").read_text().partition("\n")[0].split()[1:]
     )
-    return (user + nice + system + irq + softirq) / _TICKS
+    return (user + nice + system + irq + softirq + steal) / _TICKS
 
 
 def by_role(processes: list[Process], field: str) -> dict[str, float]:
     """Sum one field of the processes over each role."""
-    sums: Counter[str] = Counter()
+    sums: defaultdict[str, float] = defaultdict(float)
     for process in processes:
         sums[process.role] += getattr(process, field)
     return dict(sums)

@@ -24,6 +24,7 @@ class Options:
         tokens: how many each response has.
         rounds: how often each comparison of speeds is repeated.
         samples: how often that of first tokens is.
+        patience: seconds for which each comparison waits for a quiet machine, and repeats what others disturbed.
     """
 
     model: Path
@@ -32,6 +33,7 @@ class Options:
     tokens: int
     rounds: int
     samples: int
+    patience: float
 
 
 class Subjects:

@@ -101,6 +101,8 @@ def _runner() -> str | None:
 
 def _disk() -> str | None:
     free = shutil.disk_usage(settings.LMSP.data_dir).free
-    if free < settings.LMSP.min_free_bytes:
-        return f"Only {free >> 20} MB are free; {settings.LMSP.min_free_bytes >> 20} MB are kept in reserve."
+    # Without a reserve too: a lock can be had on a disk that has no room for what is to be written under it.
+    reserve = max(settings.LMSP.min_free_bytes, 1 << 20)
+    if free < reserve:
+        return f"Only {free >> 20} MB are free; {reserve >> 20} MB are kept in reserve."
     return None

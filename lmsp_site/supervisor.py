@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 STALL_GRACE_SECONDS = 2.0
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _READY_INTERVAL_SECONDS = 0.1
+_MOMENT_TO_STOP_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -128,13 +129,16 @@ class Supervisor:
         return min(times)
 
     def _stop(self) -> None:
-        """Stop one child after the other; a slow one keeps the next waiting for its share of the grace, no longer."""
+        """Stop one child after the other: a slow one has nearly all of the grace, and leaves a moment to each after it.
+
+        What a later one does for it, as the engines do for the workers, must not end before.
+        """
         logger.info("stopping", extra={"grace": self._grace})
         started = time.monotonic()
-        share = self._grace / len(self._children)
+        moment = min(_MOMENT_TO_STOP_SECONDS, self._grace / len(self._children))
         for number, child in enumerate(reversed(self._children), start=1):
             child.terminate()
-            self._wait_for_end([child], until=started + share * number)
+            self._wait_for_end([child], until=started + self._grace - moment * (len(self._children) - number))
         self._wait_for_end(self._children, until=started + self._grace)
         for child in self._children:
             if child.pid:

@@ -4,6 +4,7 @@ The web process tokenizes a prompt before it accepts a task; it needs no engine 
 """
 
 import logging
+import threading
 from functools import lru_cache
 from typing import Protocol
 
@@ -37,6 +38,10 @@ class Tokenizer(Protocol):
         """Return the token ids of `text`; `parse_special` reads the names of special tokens as such."""
 
 
+# The cache does not keep callers from opening the same one at the same time.
+_opening = threading.Lock()
+
+
 def of(model: LanguageModel) -> Tokenizer:
     """Return the tokenizer of `model`, opened once per process.
 
@@ -44,7 +49,8 @@ def of(model: LanguageModel) -> Tokenizer:
         Unavailable: its file has been removed or damaged since it was registered.
     """
     try:
-        return _open(model.engine, str(model.path), model.digest)
+        with _opening:
+            return _open(model.engine, str(model.path), model.digest)
     except LoadError as error:
         # What the library says names paths, which are no business of a client.
         logger.error("cannot open the vocabulary", extra={"model": model.id, "error": str(error)})  # noqa: TRY400

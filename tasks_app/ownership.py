@@ -46,6 +46,11 @@ def is_dead(owner: str) -> bool:
     return True
 
 
+def living() -> list[str]:
+    """Return the names of all owners that live, in no order."""
+    return [path.name for path in _directory().iterdir() if not is_dead(path.name)]
+
+
 def forget_dead() -> None:
     """Remove the lock files of owners that have ended and hold no task any more."""
     for path in _directory().iterdir():

@@ -8,6 +8,7 @@ import ctypes
 import os
 import sys
 import time
+from collections.abc import Callable
 from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from django.utils import timezone
 from django_q.brokers.orm import ORM
 from django_q.cluster import Cluster
 from django_q.models import OrmQ
-from django_q.signals import post_execute_in_worker, pre_execute
+from django_q.signals import post_execute_in_worker, post_spawn, pre_execute
 from django_q.tasks import async_task
 
 from lmsp_site.processes import end_with_parent
@@ -131,13 +132,18 @@ class _Cluster(Cluster):  # type: ignore[misc]
         super().sig_handler(signum, frame)
 
 
-def run_cluster() -> None:
-    """Run the cluster until SIGTERM or SIGINT."""
+def run_cluster(in_each_worker: Callable[[], object]) -> None:
+    """Run the cluster until SIGTERM or SIGINT.
+
+    Args:
+        in_each_worker: called by each worker, once it is a process of its own and before it takes anything.
+    """
     # A worker keeps its connection from job to job.
     connections["default"].settings_dict["CONN_MAX_AGE"] = None
     connections.close_all()
     # Killed with -9, the cluster takes its guard, workers and helpers along, whichever of them forked the other.
     os.register_at_fork(before=_remember_parent, after_in_child=_end_with_parent)
+    post_spawn.connect(lambda **_: in_each_worker(), weak=False)
     pre_execute.connect(_before_job)
     post_execute_in_worker.connect(_after_job)
     cluster = _Cluster()

@@ -82,7 +82,9 @@ class Tail:
                 elif not await log_reads.run(_unfinished, task_id):
                     return
                 try:
-                    await asyncio.wait_for(woken.wait(), _LOOK_ANYWAY_SECONDS)
+                    # Not `wait_for`: in Python 3.11 it swallows a cancel that comes together with the wake-up.
+                    async with asyncio.timeout(_LOOK_ANYWAY_SECONDS):
+                        await woken.wait()
                 except TimeoutError:
                     silent += _LOOK_ANYWAY_SECONDS
                     if silent >= heartbeat:

@@ -55,6 +55,9 @@ def submit(
     Raises:
         ProtocolError: unknown model, a prompt that does not fit, a reused key, no room. Nothing is stored.
     """
+    if key and (earlier := idempotency.find(key)):
+        # What was accepted once is answered whatever a new request would be refused for by now.
+        return Accepted(earlier.task, earlier)
     _check_room()
     model = catalog.find(fields["model"])
     # Before the transaction: tokenizing a long prompt must not hold the write lock.

@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.02  # While the engine is silent: how soon a cancel is seen.
 _PROGRESS_SECONDS = 0.5
 _ENGINE_PATIENCE_SECONDS = 30.0  # For a host that is being restarted.
+_MOST_DEATHS = 3  # Of an engine that dies while it loads, before a resume is claimed in spite of it.
+_LOST_WHILE_LOADING = frozenset({"engine_died", "unloaded"})
 _STORAGE_RETRY_SECONDS = 0.25
 _LONGEST_STORAGE_RETRY_SECONDS = 5.0
 
@@ -54,7 +56,7 @@ def run_claimable() -> int:
 
 def _claim_next() -> "_Attempt | None":
     host = HostClient(settings.LMSP.run_dir)
-    while candidate := Task.objects.select_related("response").next_claimable():
+    while not queue.stopping() and (candidate := Task.objects.select_related("response").next_claimable()):
         attempt = _claim(candidate, host)
         if attempt:
             return attempt
@@ -75,8 +77,10 @@ def _claim(candidate: Task, host: HostClient) -> "_Attempt | None":
             exact = progress is not None and progress.fingerprint in ("", address.fingerprint)
         else:
             loaded = host.find(spec.key) is not None
-    except EngineUnavailable:
-        pass  # The attempt waits for it, and shows that it does.
+    except (EngineUnavailable, EngineDied):
+        if queue.stopping():
+            return None
+        # The attempt waits for it, and shows that it does.
     except (ProtocolError, ModelLoadFailed) as error:
         refusal = error
     run = lifecycle.claim(candidate, ownership.own_name(), queue.current_job_id(), loaded=loaded, exact=exact)
@@ -91,14 +95,26 @@ def _claim(candidate: Task, host: HostClient) -> "_Attempt | None":
 
 def _engine_of_resume(host: HostClient, spec: ModelSpec) -> EngineAddress:
     deadline = time.monotonic() + _ENGINE_PATIENCE_SECONDS
+    deaths = 0
     while True:
         try:
-            return host.ensure_loaded(spec, while_waiting=lambda _: queue.beat())
-        except EngineUnavailable:
-            if queue.stopping() or time.monotonic() > deadline:
+            return _load(host, spec, lambda _: queue.beat())
+        except (EngineUnavailable, EngineDied) as error:
+            deaths += isinstance(error, EngineDied)
+            if queue.stopping() or deaths >= _MOST_DEATHS or time.monotonic() > deadline:
                 raise
             queue.beat()
             time.sleep(_LOOK_SECONDS)
+
+
+def _load(host: HostClient, spec: ModelSpec, while_waiting: Callable[[float | None], None]) -> EngineAddress:
+    """Have the engine loaded. One that is killed while it loads has died, and says nothing about its model."""
+    try:
+        return host.ensure_loaded(spec, while_waiting=while_waiting)
+    except ModelLoadFailed as error:
+        if error.code in _LOST_WHILE_LOADING:
+            raise EngineDied(str(error)) from error
+        raise
 
 
 class _Attempt:
@@ -132,8 +148,11 @@ class _Attempt:
         except ProtocolError as error:
             self._fail(error.code or "invalid_request", error.message)
         except (EngineDied, EngineUnavailable) as error:
-            logger.warning("engine lost", extra=self._log | {"error": str(error)})
-            self._persist(self._apply_restart_policy)
+            if queue.stopping():
+                logger.info("attempt left for the next start", extra=self._log)
+            else:
+                logger.warning("engine lost", extra=self._log | {"error": str(error)})
+                self._persist(self._apply_restart_policy)
         except Exception:
             logger.exception("attempt failed", extra=self._log)
             self._fail("internal_error", "The service failed to run this task; its log says why.")
@@ -143,7 +162,7 @@ class _Attempt:
         deadline = time.monotonic() + _ENGINE_PATIENCE_SECONDS
         while True:
             try:
-                address = self._host.ensure_loaded(self._spec, while_waiting=self._while_loading)
+                address = _load(self._host, self._spec, self._while_loading)
                 break
             except EngineUnavailable:
                 if time.monotonic() > deadline:

@@ -2,7 +2,7 @@
 
 import statistics
 
-from bench.comparison import compare
+from bench import comparison
 from bench.findings import Finding, spread
 from bench.subjects import Subjects
 
@@ -12,7 +12,7 @@ _CEILING_MS = 25.0
 
 def measure(subjects: Subjects) -> list[Finding]:
     """Milliseconds from the request to the first delta, less those of the raw loop's prefill and first choice."""
-    rounds, costs = compare(subjects, at_once=1, tokens=_TOKENS, rounds=subjects.options.samples)
+    rounds = comparison.compare(subjects, at_once=1, tokens=_TOKENS, rounds=subjects.options.samples)
     service = [done.answers[0].first_token * 1000 for done in rounds]
     raw = [done.raw["first_token"] * 1000 for done in rounds]
     later = [one - other for one, other in zip(service, raw, strict=True)]
@@ -33,9 +33,11 @@ def measure(subjects: Subjects) -> list[Finding]:
                 "later_ms": spread(later, 2),
                 "service_ms": spread(service, 2),
                 "raw_ms": spread(raw, 2),
+                "accepted_ms": spread([done.answers[0].arrived["response.created"] * 1000 for done in rounds], 2),
+                "started_ms": spread([done.answers[0].arrived["response.in_progress"] * 1000 for done in rounds], 2),
                 "samples": len(rounds),
                 "prompt_tokens": rounds[0].answers[0].input_tokens,
-                "foreign_cores": costs.to_dict()["foreign_cores"],
+                **comparison.summary(rounds),
             },
         )
     ]

@@ -2,7 +2,7 @@
 
 import statistics
 
-from bench.comparison import compare
+from bench import comparison
 from bench.findings import Finding, spread
 from bench.subjects import Subjects
 
@@ -10,7 +10,7 @@ from bench.subjects import Subjects
 def finding(subjects: Subjects, name: str, title: str, *, at_once: int, target: float) -> Finding:
     """Compare both sides on `at_once` prompts at a time: the figure is the median of the rounds' ratios."""
     options = subjects.options
-    rounds, costs = compare(subjects, at_once=at_once, tokens=options.tokens, rounds=options.rounds)
+    rounds = comparison.compare(subjects, at_once=at_once, tokens=options.tokens, rounds=options.rounds)
     ratios = [done.service_speed / done.raw_speed for done in rounds]
     service = spread([done.service_speed for done in rounds], 1)
     raw = spread([done.raw_speed for done in rounds], 1)
@@ -38,6 +38,6 @@ def finding(subjects: Subjects, name: str, title: str, *, at_once: int, target: 
             "output_tokens": rounds[0].answers[0].output_tokens,
             "events": rounds[0].answers[0].events,
             "texts_equal_to_fastest_prefill": f"{same} of {len(rounds) * at_once}",
-            **costs.to_dict(),
+            **comparison.summary(rounds),
         },
     )

@@ -12,6 +12,7 @@ import importlib.util
 import logging
 import os
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,9 +29,18 @@ _LOG_LEVELS = {3: logging.WARNING, 4: logging.ERROR}
 _OVERFLOW = -(2**31)
 
 
-@functools.cache
+_first = threading.Lock()
+
+
 def library() -> Any:
     """The C API (`llama_cpp.llama_cpp`), with its log going to `logging` instead of stderr."""
+    # A web server's first requests come at once, each in a thread of its own.
+    with _first:
+        return _initialized_library()
+
+
+@functools.cache
+def _initialized_library() -> Any:
     # Threads that spin while they wait for each other come to a standstill when other processes need the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     bindings = _import_bindings()

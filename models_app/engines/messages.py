@@ -1,6 +1,6 @@
 """What an engine says about a request, in its process and over the socket alike."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 
@@ -72,17 +72,20 @@ _TYPES: dict[str, type[Message]] = {
     "error": Failed,
 }
 _NAMES = {kind: name for name, kind in _TYPES.items()}
+_FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in _TYPES.values()}
 
 
 def to_dict(message: Message) -> dict[str, Any]:
-    """The message as JSON has it, with its `type`."""
-    return {"type": _NAMES[type(message)], **asdict(message)}
+    """The message as JSON has it, with its `type`. It shares the message's lists."""
+    kind = type(message)
+    # Not dataclasses.asdict: it copies every list item by item, once for each token that is sent.
+    return {"type": _NAMES[kind], **{name: getattr(message, name) for name in _FIELDS[kind]}}
 
 
 def from_dict(data: dict[str, Any]) -> Message:
     """Read what `to_dict` wrote; `ValueError` where it is no message."""
-    fields = dict(data)
+    arguments = dict(data)
     try:
-        return _TYPES[fields.pop("type")](**fields)
+        return _TYPES[arguments.pop("type")](**arguments)
     except (KeyError, TypeError) as error:
         raise ValueError(f"not an engine message: {data!r}") from error

@@ -14,6 +14,8 @@ HOST_SOCKET = "engine-host.sock"
 MAX_LINE = 64 * 1024 * 1024
 """Bytes of one message: far above any prompt, far below what would hurt a process."""
 
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
+
 _MAX_SOCKET_PATH = 107
 """Linux keeps 108 bytes for a socket's path, and a terminating zero."""
 
@@ -24,7 +26,7 @@ class WireError(ValueError):
 
 def encode(message: dict[str, Any]) -> bytes:
     """One message as a line of ASCII."""
-    return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
+    return _to_json(message).encode("ascii") + b"\n"
 
 
 class LineDecoder:

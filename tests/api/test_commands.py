@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.service import MODEL, REPOSITORY, Service
+from tests.service import REPOSITORY, Service
 
 
 def run(data_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -78,56 +78,21 @@ def test_first_commands_at_once_do_not_collide(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("secret_key*"))) == 1
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"GGUF", b"GGUF" + b"\0" * 100, b"\x7fELF" + bytes(range(256)) * 50, b"not a model\n"]
-)
-def test_what_is_no_model_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_model_is_refused_in_one_line(tmp_path: Path) -> None:
     file = tmp_path / "garbage.gguf"
-    file.write_bytes(content)
+    file.write_bytes(b"GGUF" + bytes(range(256)))
     data_dir = tmp_path / "data"
     assert "garbage.gguf" in refusal(run(data_dir, "add_model", str(file), "--id", "garbage", "--json"))
     assert list((data_dir / "models").iterdir()) == []
-
-
-@pytest.mark.parametrize("part", [0.5, 0.999])
-def test_a_model_that_was_not_copied_whole_is_refused(tmp_path: Path, model_path: Path, part: float) -> None:
-    file = tmp_path / "half.gguf"
-    file.write_bytes(model_path.read_bytes()[: int(model_path.stat().st_size * part)])
-    data_dir = tmp_path / "data"
-    assert "half.gguf" in refusal(run(data_dir, "add_model", str(file), "--id", "half", "--json"))
-    assert list((data_dir / "models").iterdir()) == []
-
-
-@pytest.mark.parametrize("model_id", ["", "../x", "a b", "/x", "x" * 201, "ü", "a/../b"])
-def test_an_id_that_is_none_is_refused(tmp_path: Path, model_path: Path, model_id: str) -> None:
-    assert "id" in refusal(run(tmp_path, "add_model", str(model_path), f"--id={model_id}", "--json"))
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert "nowhere.gguf" in refusal(run(tmp_path, "add_model", "/nowhere.gguf", "--id", "x", "--json"))
 
 
-@pytest.mark.parametrize("arguments", [("x", "--scopes", "tasks:read,all"), ("  ",), ("x" * 101,)])
-def test_a_client_that_makes_no_sense_is_refused(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    refusal(run(tmp_path, "create_client", *arguments, "--json"))
-
-
-def test_an_id_is_never_given_to_another_file(service: Service, tmp_path: Path, model_path: Path) -> None:
-    other = tmp_path / "other.gguf"
-    other.write_bytes(model_path.read_bytes() + b"\0")
-    before = stored_models(service)
-    # The second id would be stored under the first one's file name.
-    assert service.manage("add_model", str(model_path), "--id", "name/taken")["id"] == "name/taken"
-    for model_id in (MODEL, "name/taken", "name--taken"):
-        refusal(run(service.data_dir, "add_model", str(other), "--id", model_id, "--json"))
-    assert service.manage("add_model", str(model_path), "--id", MODEL)["id"] == MODEL
-    after = stored_models(service)
-    assert after.pop("name--taken.gguf") == model_path.stat().st_size
-    assert after == before
-
-
-def stored_models(service: Service) -> dict[str, int]:
-    return {path.name: path.stat().st_size for path in (service.data_dir / "models").iterdir()}
+def test_a_client_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    assert "'all'" in refusal(run(tmp_path, "create_client", "x", "--scopes", "tasks:read,all", "--json"))
+    assert "100 characters" in refusal(run(tmp_path, "create_client", "x" * 101, "--json"))
 
 
 def test_a_client_made_while_serving_is_known_at_once(service: Service) -> None:

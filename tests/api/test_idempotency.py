@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -162,6 +163,16 @@ def test_an_expired_key_is_forgotten(service: Service, http: httpx.Client) -> No
     assert other.status_code == 202
     assert REPLAYED not in other.headers
     assert other.json()["id"] != first["id"]
+
+
+def test_a_replay_needs_no_model(service: Service, http: httpx.Client, model_path: Path) -> None:
+    service.manage("add_model", str(model_path), "--id", "forgotten")
+    first = post(http, "/v1/tasks", "forgotten", body(model="forgotten"))
+    service.settle()
+    service.sql("DELETE FROM models WHERE id = 'forgotten'")
+    assert error(post(http, "/v1/tasks", "another", body(model="forgotten")), 404)
+    again = post(http, "/v1/tasks", "forgotten", body(model="forgotten"))
+    assert (again.status_code, again.content) == (202, first.content)
 
 
 def test_a_key_outlives_its_purged_task(service: Service, http: httpx.Client) -> None:

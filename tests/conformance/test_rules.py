@@ -25,7 +25,7 @@ STATE_OF = {
 
 @pytest.mark.parametrize("path", ["/v1/tasks", "/v1/responses"])
 def test_R1_a_task_is_on_disk_before_its_202(service: Service, path: str) -> None:
-    fields = {} if path == "/v1/tasks" else {"background": True}
+    fields: dict[str, Any] = {} if path == "/v1/tasks" else {"background": True}
     with (
         closing(sqlite3.connect(service.data_dir / "db.sqlite3")) as database,
         service.http() as http,

@@ -1,6 +1,5 @@
 """Section 2: every change of state is one event, and the events are the whole story."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -153,10 +152,10 @@ def test_the_same_object_comes_by_every_way(service: Service) -> None:
 
 
 @pytest.fixture
-def cold(own_service: Service) -> Iterator[Service]:
+def cold(own_service: Service) -> Service:
     """A service that has not loaded its model yet."""
     assert own_service.request("GET", "/v1/models").json()["data"][0]["state"] == "available"
-    yield own_service
+    return own_service
 
 
 def test_loading_is_a_state_of_its_own_and_passed_over_when_the_model_is_in_memory(cold: Service) -> None:

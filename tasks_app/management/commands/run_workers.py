@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from tasks_app import queue
+from tasks_app import ownership, queue
 
 
 class Command(BaseCommand):
@@ -14,4 +14,5 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run until told to stop."""
-        queue.run_cluster()
+        # Also an idle worker can be proven alive: nobody recovers beside it what it may claim the next moment.
+        queue.run_cluster(in_each_worker=ownership.own_name)

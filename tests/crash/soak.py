@@ -1,0 +1,109 @@
+"""`python -m tests.crash.soak`: the long crash test, and ten thousand cancel races.
+
+Prints a table on stderr as it goes and one JSON object on stdout; the exit status is 1 when any rule was broken.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+_DIRECTORY = Path(tempfile.mkdtemp(prefix="lmsp-soak-"))
+# Before Django reads its settings: the races run in this process, on a database of their own.
+os.environ |= {
+    "LMSP_DATA_DIR": str(_DIRECTORY / "races"),
+    "LMSP_LOG_LEVEL": "WARNING",
+    "DJANGO_SETTINGS_MODULE": "lmsp_site.settings",
+}
+
+import django
+
+django.setup()
+
+from tests.crash.harness import Plan, Tally, soaking
+from tests.crash.races import Outcome, race
+
+
+def main() -> None:
+    """Run both, tell, and leave nothing behind but the data of a service that broke a rule."""
+    arguments = _parse_arguments()
+    # Whoever ends this run, by Ctrl-C or not, ends the service with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended before its time"))
+    races = _races(arguments.seed, arguments.races)
+    tally = _soak(Plan(seed=arguments.seed, rounds=arguments.rounds, tasks=arguments.tasks, kills=arguments.kills))
+    violations = [*races.violations, *tally.violations]
+    _say(_table(tally, races))
+    for violation in violations:
+        _say(f"  {violation}")
+    print(json.dumps({"seed": arguments.seed, **tally.to_dict(), "races": races.to_dict(), "violations": violations}))
+    if violations:
+        sys.exit(f"{len(violations)} violations; database and log are kept in {_DIRECTORY}")
+    shutil.rmtree(_DIRECTORY)
+
+
+def _races(seed: int, count: int) -> Outcome:
+    began = time.monotonic()
+    outcome = race(seed, count)
+    _say(f"{count} cancel races: {time.monotonic() - began:.0f} s")
+    return outcome
+
+
+def _soak(plan: Plan) -> Tally:
+    if not plan.rounds:
+        return Tally()
+    _say("Starting the service, and computing the twins …")
+    with soaking(_DIRECTORY / "data", plan) as soak:
+        return soak.run(after_round=_tell)
+
+
+def _tell(tally: Tally) -> None:
+    _say(
+        f"round {tally.rounds}: {tally.seconds / tally.rounds:.0f} s each, {tally.kills.total()} kills,"
+        f" {tally.tasks.total()} tasks, {len(tally.violations)} violations,"
+        f" {tally.resumed_exactly} of {tally.resumed} resumes exact"
+    )
+
+
+def _table(tally: Tally, races: Outcome) -> str:
+    rows: list[tuple[str, object]] = [
+        ("rounds", tally.rounds),
+        ("kills", tally.kills.total()),
+        *((f"  {victim}", count) for victim, count in sorted(tally.kills.items())),
+        ("tasks", tally.tasks.total()),
+        *((f"  {outcome}", count) for outcome, count in sorted(tally.tasks.items())),
+        ("readers", tally.readers),
+        ("  times one was cut off", tally.interruptions),
+        ("cancels over HTTP", tally.cancels),
+        ("retried tasks", tally.retried),
+        ("resumed tasks", tally.resumed),
+        ("  equal to their twin", tally.resumed_exactly),
+        ("cancel races", sum(races.winners.values())),
+        *((f"  {contest}", count) for contest, count in sorted(races.winners.items())),
+        ("violations", len(tally.violations) + len(races.violations)),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"  {name:<{width}}  {value:>7}" for name, value in rows)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make soak", description="Kill parts of the service under load.")
+    add = parser.add_argument
+    add("--rounds", type=int, default=50)
+    add("--seed", type=int, default=1, help="decides what is ordered, and who is killed when")
+    add("--tasks", type=int, default=10, help="tasks of a round")
+    add("--kills", type=int, default=2, help="kills of a round")
+    add("--races", type=int, default=10_000, help="cancel races in this process")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
