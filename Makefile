@@ -1,13 +1,15 @@
 # The project's commands. `make` alone lists them.
 
 PYTHON ?= python3
+ROUNDS ?= 50
+SEED ?= 1
 VENV_PYTHON := .venv/bin/python
 BOOTSTRAP := $(PYTHON) -m lmsp_site.bootstrap
 # Checks look at the code and never at a service's data.
 MANAGE := LMSP_DATA_DIR=.cache/check-data $(VENV_PYTHON) manage.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench prepare clean
+.PHONY: help run test soak check format bench prepare clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +22,9 @@ run: ## Start the service, after setting up what is missing
 
 test: prepare ## Run the whole test suite
 	@exec $(VENV_PYTHON) -m pytest $(ARGS)
+
+soak: prepare ## Kill parts of a service under load: make soak ROUNDS=200 SEED=1
+	@exec $(VENV_PYTHON) -m tests.crash.soak --rounds $(ROUNDS) --seed $(SEED) $(ARGS)
 
 check: prepare ## Run every check that needs no test: lint, format, types, imports, Django
 	$(VENV_PYTHON) -m ruff check .

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench import measurements, report
 from bench.comparison import DifferentOutput
+from bench.raw import RawLoopError
 from bench.service import REPOSITORY, ServiceError
 from bench.subjects import Options, Subjects
 from lmsp_site.bootstrap import demo_model
@@ -34,7 +35,7 @@ def main() -> None:
     )
     try:
         outcome = _measure(options, arguments.only or list(measurements.ALL))
-    except (DifferentOutput, ServiceError) as error:
+    except (DifferentOutput, RawLoopError, ServiceError) as error:
         sys.exit(f"bench: {error}")
     text = json.dumps(outcome, indent=2, ensure_ascii=False)
     if arguments.output:

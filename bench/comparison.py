@@ -16,6 +16,8 @@ from models_app.engines.llamacpp_context import PREFILL_CHUNK
 SETTLE = 0.3
 """Seconds before each turn, in which the last one's threads spin down and its last rows are written."""
 
+_MOST_UNSUITABLE = 10
+
 
 class DifferentOutput(RuntimeError):
     """The two sides did not do the same work, so their speeds say nothing."""
@@ -62,10 +64,15 @@ def compare(subjects: Subjects, *, at_once: int, tokens: int, rounds: int) -> li
     """
     deadline = time.monotonic() + subjects.options.patience
     done: list[Round] = []
+    unsuitable = 0
     while len(done) < rounds:
         costs.wait_for_quiet(deadline)
         finished = _round(subjects, subjects.prompts(at_once), tokens, service_first=len(done) % 2 == 0)
-        if not finished.is_disturbed or time.monotonic() >= deadline:
+        if finished is None:
+            unsuitable += 1
+            if unsuitable > _MOST_UNSUITABLE:
+                raise DifferentOutput(f"this model's answers have fewer than {tokens} tokens; ask for fewer")
+        elif not finished.is_disturbed or time.monotonic() >= deadline:
             done.append(finished)
     return done
 
@@ -82,7 +89,8 @@ def summary(rounds: Sequence[Round]) -> dict[str, Any]:
     }
 
 
-def _round(subjects: Subjects, chats: list[Chat], tokens: int, *, service_first: bool) -> Round:
+def _round(subjects: Subjects, chats: list[Chat], tokens: int, *, service_first: bool) -> Round | None:
+    """Let each side have its turn; None where one of several answers ended early: then the others were not alike."""
     prompts = [subjects.raw.tokenize(chat) for chat in chats]
     respond: Callable[[], list[Answer]] = partial(subjects.service.respond, chats, tokens)
     generate: Callable[[], dict[str, Any]] = partial(subjects.raw.generate, prompts, tokens)
@@ -94,6 +102,8 @@ def _round(subjects: Subjects, chats: list[Chat], tokens: int, *, service_first:
     if not service_first:
         time.sleep(SETTLE)
         answers, service_cost = costs.accounted(subjects, respond)
+    if len(chats) > 1 and len(raw["tokens"][0]) < tokens:
+        return None
     _check(subjects, answers, raw, prompts, tokens)
     return Round(answers, raw, service_cost, raw_cost)
 

@@ -11,6 +11,10 @@ from bench import processes
 PROGRAM = Path(__file__).with_name("raw_loop.py")
 
 
+class RawLoopError(RuntimeError):
+    """The raw loop ended; it has said why on stderr."""
+
+
 class RawLoop:
     """`raw_loop.py` with a model loaded.
 
@@ -64,6 +68,6 @@ class RawLoop:
         assert self._process.stdout
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the raw loop ended with status {self._process.wait()}")
+            raise RawLoopError(f"the raw loop ended with status {self._process.wait()}")
         answer: dict[str, Any] = json.loads(line)
         return answer

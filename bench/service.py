@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from bench import client, processes
 from bench.client import Answer
+from lmsp_site.processes import ends_with_parent
 from models_app.engines.client import HostClient, engine_info
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -62,6 +63,8 @@ class Service:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                # However the bench ends, the service is told to stop.
+                preexec_fn=ends_with_parent(signal.SIGTERM),
             )
         try:
             self._wait_until_ready()

@@ -8,6 +8,7 @@ import json
 import logging
 import logging.config
 import math
+import os
 from datetime import UTC, datetime
 from typing import Any
 
@@ -74,9 +75,10 @@ def configuration(log_format: str, level: str) -> dict[str, Any]:
     }
 
 
-def configure(log_format: str, level: str) -> None:
-    """Set up logging in a process that runs without Django."""
-    logging.config.dictConfig(configuration(log_format, level))
+def configure() -> None:
+    """Set up logging in a process that runs without Django, by the same environment variables."""
+    log_format = os.environ.get("LMSP_LOG_FORMAT") or "keyvalue"
+    logging.config.dictConfig(configuration(log_format, os.environ.get("LMSP_LOG_LEVEL") or "INFO"))
 
 
 def _timestamp(seconds: float) -> str:

@@ -28,32 +28,23 @@ def _float(text: str) -> float:
     return value
 
 
-def _check(body: dict[str, Any]) -> None:
-    # Level by level, without a call for each of what may be millions of values.
-    level: list[Any] = [body]
-    for _ in range(MAX_DEPTH + 1):
-        inner: list[Any] = []
-        for value in level:
-            if isinstance(value, str):
-                _check_string(value)
-            elif isinstance(value, dict):
-                inner += value.keys()
-                inner += value.values()
-            elif isinstance(value, list):
-                inner += value
-        if not inner:
-            return
-        level = inner
-    raise InvalidRequest(f"The body is nested deeper than {MAX_DEPTH} levels.", code="invalid_json")
-
-
-def _check_string(text: str) -> None:
-    if "\x00" in text:
-        raise InvalidRequest("A string holds the character NUL.", code="invalid_string")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidRequest("A string holds half a surrogate pair.", code="invalid_string") from None
+def _check(value: Any, depth: int = 0) -> None:
+    if depth > MAX_DEPTH:
+        raise InvalidRequest(f"The body is nested deeper than {MAX_DEPTH} levels.", code="invalid_json")
+    if isinstance(value, str):
+        if "\x00" in value:
+            raise InvalidRequest("A string holds the character NUL.", code="invalid_string")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InvalidRequest("A string holds half a surrogate pair.", code="invalid_string") from None
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            _check(key, depth)
+            _check(inner, depth + 1)
+    elif isinstance(value, list):
+        for inner in value:
+            _check(inner, depth + 1)
 
 
 def require_media_type(content_type: str | None) -> None:

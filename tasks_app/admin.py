@@ -28,7 +28,11 @@ class TaskAdmin(ReadOnlyAdmin):
     search_fields = ("id",)
     actions = ("cancel",)
 
-    @admin.action(description="Cancel selected tasks")
+    def has_cancel_permission(self, request: HttpRequest) -> bool:
+        """Whoever may only look at tasks may not end them."""
+        return request.user.has_perm("tasks_app.change_task")
+
+    @admin.action(description="Cancel selected tasks", permissions=["cancel"])
     def cancel(self, request: HttpRequest, tasks: TaskQuerySet) -> None:
         """Cancel what is not finished."""
         unfinished = list(tasks.unfinished().values_list("pk", flat=True))

@@ -119,7 +119,7 @@ class MetadataField(serializers.Field):
 
 
 class ResponseRequest(serializers.Serializer[Any]):
-    """The body of POST /v1/responses. What the service cannot do is refused, never ignored in silence."""
+    """The body of POST /v1/responses. What would change the answer and cannot be done is refused."""
 
     model = StrictString(max_length=200)
     input = InputField()

@@ -71,6 +71,11 @@ class Tail:
             while True:
                 woken.clear()
                 page = await self._read(task_id, after)
+                if not page and await log_reads.run(_finished, task_id):
+                    # It may have finished since that read: what it wrote then is there now, and it is the last.
+                    page = await log_reads.run(event_log.read, task_id, after, PAGE)
+                    if not page:
+                        return
                 if page:
                     silent = 0.0
                     yield page
@@ -79,8 +84,6 @@ class Tail:
                         return
                     if len(page) == PAGE:
                         continue
-                elif not await log_reads.run(_unfinished, task_id):
-                    return
                 try:
                     # Not `wait_for`: in Python 3.11 it swallows a cancel that comes together with the wake-up.
                     async with asyncio.timeout(_LOOK_ANYWAY_SECONDS):
@@ -137,8 +140,9 @@ class Tail:
         return await asyncio.shield(read)
 
 
-def _unfinished(task_id: str) -> bool:
-    return Task.objects.filter(pk=task_id).exclude(status__in=FINISHED).exists()
+def _finished(task_id: str) -> bool:
+    """Tell whether nothing will follow: a deleted task has finished, too."""
+    return not Task.objects.filter(pk=task_id).exclude(status__in=FINISHED).exists()
 
 
 tail = Tail()

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lmsp_site import logs
 from models_app.engines import wire
 from models_app.engines.base import LoadError, ModelSpec
 from models_app.engines.connection import Connection
@@ -157,7 +158,7 @@ class Host:
         self._engines[spec.key] = engine
         self._children.add(engine)
         self._selector.register(engine.reports, selectors.EVENT_READ, partial(self._hear, engine))
-        _log.info("engine %d starts for %s", engine.pid, spec.key)
+        _log.info("engine started", extra={"pid": engine.pid, "model": spec.key})
         return engine
 
     def _engine_address(self, key: str) -> str:
@@ -177,7 +178,7 @@ class Host:
                 connection.send({"type": "loading", "progress": engine.progress})
 
     def _forget(self, engine: EngineChild) -> None:
-        _log.info("engine %d of %s has ended", engine.pid, engine.spec.key)
+        _log.info("engine ended", extra={"pid": engine.pid, "model": engine.spec.key})
         self._selector.unregister(engine.reports)
         engine.reap()
         self._children.remove(engine)
@@ -221,7 +222,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="engine-host", description="Start and end engine processes.")
     parser.add_argument("--run-dir", required=True, type=Path, help="where the sockets are")
     run_dir: Path = parser.parse_args().run_dir
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s engine-host %(message)s")
+    logs.configure()
     run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     if _is_served(wire.socket_address(run_dir, wire.HOST_SOCKET)):
         sys.exit(f"an engine host serves {run_dir} already")

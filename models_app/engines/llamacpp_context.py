@@ -164,11 +164,13 @@ class SlotContext:
 
     def abort(self) -> None:
         """Break off the prefill that is running, from any thread, within one operation of its graph."""
+        llamacpp.silence(True)
         self._abort_flag[0] = b"\x01"
 
     def rearm(self) -> None:
         """Forget an `abort`. Until then every computation would be broken off."""
         self._abort_flag[0] = b"\x00"
+        llamacpp.silence(False)
 
     def close(self) -> None:
         """Free everything."""

@@ -7,13 +7,13 @@ It holds nothing that would have to be saved.
 import argparse
 import ctypes
 import json
-import logging
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable
 
+from lmsp_site import logs
 from models_app.engines import wire
 from models_app.engines.base import EngineAddress, LoadError, ModelSpec
 from models_app.engines.registry import load_engine
@@ -26,7 +26,7 @@ _PR_SET_PDEATHSIG = 1
 def main() -> None:
     """Run the process; exit status 1 if the model cannot be loaded."""
     arguments = _parse_arguments()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s engine[%(process)d] %(message)s")
+    logs.configure()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; whoever started us decides
     if arguments.parent is not None and not _die_with(arguments.parent):
         sys.exit("the parent is gone")

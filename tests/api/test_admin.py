@@ -1,6 +1,8 @@
 """The admin: everything can be read, and nothing there can break a log."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +10,7 @@ import httpx
 import pytest
 
 from tests.api.bodies import STORY
-from tests.service import Service, eventually
+from tests.service import REPOSITORY, Service, eventually
 
 TABLES = {
     "lmsp_site/serviceconfig": 1,
@@ -38,7 +40,7 @@ def admin(service: Service, done: dict[str, Any]) -> Iterator[httpx.Client]:
     """A person who has logged in as the user that quickstart made."""
     password = service.manage("quickstart")["password"]
     assert service.manage("quickstart")["password"] is None
-    with httpx.Client(base_url=service.url, timeout=60, follow_redirects=True) as browser:
+    with httpx.Client(base_url=service.url, timeout=60, verify=False, follow_redirects=True) as browser:
         assert "/admin/login/" in str(browser.get("/admin/").url)
         refused = submit(browser, "/admin/login/", username="admin", password="wrong")
         assert "/admin/login/" in str(refused.url)
@@ -117,6 +119,30 @@ def test_a_person_can_cancel_a_task(service: Service, admin: httpx.Client, done:
         assert page.status_code == 200
     assert service.finished(task_id)["status"] == "cancelled"
     assert service.task(done["id"]) == done
+
+
+def run_python(service: Service, code: str) -> None:
+    command = [sys.executable, "manage.py", "shell", "--verbosity", "0", "--command", code]
+    subprocess.run(command, cwd=REPOSITORY, env=service.environment, check=True, timeout=60)
+
+
+def test_a_person_who_may_only_look_cancels_nothing(service: Service) -> None:
+    run_python(
+        service,
+        "from django.contrib.auth.models import Permission, User\n"
+        "user = User.objects.create_user('onlooker', password='only looking 17', is_staff=True)\n"
+        "user.user_permissions.add(Permission.objects.get(codename='view_task', content_type__app_label='tasks_app'))",
+    )
+    task_id = service.create(STORY, max_output_tokens=1000)["id"]
+    with httpx.Client(base_url=service.url, timeout=60, verify=False, follow_redirects=True) as browser:
+        submit(browser, "/admin/login/", username="onlooker", password="only looking 17")
+        listed = browser.get("/admin/tasks_app/task/")
+        assert task_id in listed.text
+        assert "Cancel selected tasks" not in listed.text
+        submit(browser, "/admin/tasks_app/task/", action="cancel", _selected_action=task_id)
+        assert browser.get("/admin/tasks_app/taskevent/").status_code == 403
+    assert service.task(task_id)["status"] in ("queued", "running")
+    service.request("POST", f"/v1/tasks/{task_id}/cancel")
 
 
 def test_the_token_hash_is_not_shown(service: Service, admin: httpx.Client) -> None:

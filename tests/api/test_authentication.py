@@ -124,6 +124,15 @@ def test_an_unknown_host_is_refused_before_anything_else(service: Service, path:
     assert found["code"] == "invalid_host"
 
 
+@pytest.mark.parametrize(("method", "path", "_scope"), CALLS)
+def test_an_unknown_host_is_refused_where_calls_do_not_pass_through_django_too(
+    service: Service, method: str, path: str, _scope: str
+) -> None:
+    with service.http() as http:
+        http.headers["Host"] = "evil.example"
+        assert error(call(http, method, path), 400)["code"] == "invalid_host"
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1234", "[::1]:80", "LOCALHOST"])
 def test_loopback_names_are_known(service: Service, host: str) -> None:
     assert service.request("GET", "/v1/models", headers={"Host": host}).status_code == 200

@@ -76,7 +76,7 @@ def test_a_long_prefill_is_broken_off(service: Service, http: httpx.Client) -> N
     cancelled = cancel(http, task_id)
     assert cancelled["status"] == "cancelled"
     eventually(lambda: not computes(service), 5)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 3
     assert info(service)["tokens_generated"] == generated
     assert cancelled["usage"]["output_tokens"] == 0
     assert "response.output_text.delta" not in types(service, task_id)

@@ -41,9 +41,11 @@ def _running_workers(service: Service) -> Iterator[None]:
     command = [sys.executable, "manage.py", "run_workers"]
     with subprocess.Popen(command, cwd=REPOSITORY, env=service.environment | {"LMSP_MAX_RUNNING": "1"}) as workers:
         owners = service.data_dir / "run" / "owners"
-        eventually(lambda: owners.is_dir() and any(map(_is_held, owners.iterdir())), 60, "a worker lives")
-        yield
-        workers.terminate()
+        try:
+            eventually(lambda: owners.is_dir() and any(map(_is_held, owners.iterdir())), 60, "a worker lives")
+            yield
+        finally:
+            workers.terminate()
 
 
 def _is_held(lock: Path) -> bool:

@@ -1,15 +1,17 @@
 """The catalogue: which files and ids it takes, and that no model's file is ever replaced by another's."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 from django.conf import settings
 from django.db import connections
 
+from lmsp_site import data_dir
 from models_app import catalog
 from models_app.models import LanguageModel
+from tests.service import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +30,16 @@ def other(tmp_path: Path, model_path: Path) -> Path:
     file = tmp_path / "other.gguf"
     file.write_bytes(model_path.read_bytes() + b"\0")
     return file
+
+
+def register(source: Path, model_id: str) -> LanguageModel | None:
+    """Register from another thread, with its own connection; None if it is refused."""
+    try:
+        return catalog.register(source, model_id)
+    except catalog.CannotRegister:
+        return None
+    finally:
+        connections.close_all()
 
 
 @pytest.mark.parametrize(
@@ -97,17 +109,25 @@ def test_a_file_that_was_lost_is_put_back(models: Path, model_path: Path) -> Non
     assert first.path.stat().st_size == first.size_bytes
 
 
-def test_of_two_files_at_once_under_one_id_one_is_registered(models: Path, model_path: Path, other: Path) -> None:
-    def register(source: Path) -> LanguageModel | None:
-        try:
-            return catalog.register(source, "contested")
-        except catalog.CannotRegister:
-            return None
-        finally:
-            connections.close_all()
+def test_whoever_comes_second_sees_what_the_first_has_registered(models: Path, model_path: Path, other: Path) -> None:
+    first = catalog.register(model_path, "first")
+    with ThreadPoolExecutor(1) as threads:
+        with data_dir.exclusive(settings.LMSP.run_dir / "models.lock"):
+            second = threads.submit(register, other, "contested")
+            size = other.stat().st_size
+            eventually(lambda: any(file.stat().st_size == size for file in models.glob(".incoming-*")))
+            wait([second], timeout=1)
+            assert not second.done(), "it waits for whoever is registering"
+            file = first.path.rename(models / "contested.gguf")
+            LanguageModel.objects.filter(pk="first").update(id="contested", file=file.name)
+        assert second.result() is None
+    assert [file.name for file in models.iterdir()] == ["contested.gguf"]
+    assert file.stat().st_size == model_path.stat().st_size
 
+
+def test_of_two_files_at_once_under_one_id_one_is_registered(models: Path, model_path: Path, other: Path) -> None:
     with ThreadPoolExecutor(2) as threads:
-        outcomes = list(threads.map(register, (model_path, other)))
+        outcomes = list(threads.map(register, (model_path, other), ("contested", "contested")))
     (winner,) = [outcome for outcome in outcomes if outcome]
     (file,) = models.iterdir()
     assert file.stat().st_size == winner.size_bytes == LanguageModel.objects.get().size_bytes

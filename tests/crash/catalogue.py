@@ -4,6 +4,7 @@ Every request has one text, its twin: what an undisturbed service makes of it. T
 quantisation as long as prompt and output stay below 256 tokens, whatever runs beside a task; hence the limits.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,9 +55,9 @@ class Twin:
     usage: dict[str, Any]
 
 
-def twins(service: Service) -> dict[str, Twin]:
-    """Have every request answered by a service that nobody disturbs."""
-    tasks = {name: service.create(**_create(request))["id"] for name, request in REQUESTS.items()}
+def twins(service: Service, names: Iterable[str] = REQUESTS) -> dict[str, Twin]:
+    """Have each of these requests answered by a service that nobody disturbs."""
+    tasks = {name: service.create(**_create(REQUESTS[name]))["id"] for name in names}
     found = {}
     for name, task_id in tasks.items():
         task = service.finished(task_id, 300)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -79,7 +80,8 @@ def _prepare(paired: Client, rng: random.Random, count: int) -> list[_Race]:
         for _ in range(count):
             name = rng.choice(list(_RIVALS))
             task = new_task(paired, on_restart="retry")
-            rivals = [*_RIVALS[name](task), *[lambda task=task: _cancel(task)] * rng.choice([1, 1, 2])]
+            rivals = list(_RIVALS[name](task))
+            rivals += [partial(_cancel, task)] * rng.choice([1, 1, 2])
             rng.shuffle(rivals)
             late = [rng.choice([0.0, 0.0, rng.uniform(0, _LONGEST_HEAD_START_SECONDS)]) for _ in rivals]
             races.append(_Race(name, task.id, rivals, late, threading.Barrier(len(rivals))))
@@ -210,7 +212,7 @@ def _judge(one: _Race, violations: list[str]) -> str:
     endings = [kind for kind in kinds if kind in TERMINAL_EVENTS]
     won = [told for told in one.told if not told.startswith("cancel: ") and told != "too late"]
     cancels = {told.removeprefix("cancel: ") for told in one.told if told.startswith("cancel: ")}
-    true_cancels = {Status.CANCELLED, Status.CANCELLING} if status == Status.CANCELLED else {status}
+    true_cancels = {"cancelled", "cancelling"} if status == Status.CANCELLED else {status}
     whole = len(one.told) == len(one.contestants) and len(endings) == 1 and kinds[-1] is endings[0]
     agreed = won == ([] if status == Status.CANCELLED else [status]) and cancels <= true_cancels
     if not (whole and agreed):

@@ -38,8 +38,6 @@ def main() -> None:
     tally = _soak(Plan(seed=arguments.seed, rounds=arguments.rounds, tasks=arguments.tasks, kills=arguments.kills))
     violations = [*races.violations, *tally.violations]
     _say(_table(tally, races))
-    for violation in violations:
-        _say(f"  {violation}")
     print(json.dumps({"seed": arguments.seed, **tally.to_dict(), "races": races.to_dict(), "violations": violations}))
     if violations:
         sys.exit(f"{len(violations)} violations; database and log are kept in {_DIRECTORY}")
@@ -50,6 +48,8 @@ def _races(seed: int, count: int) -> Outcome:
     began = time.monotonic()
     outcome = race(seed, count)
     _say(f"{count} cancel races: {time.monotonic() - began:.0f} s")
+    for violation in outcome.violations:
+        _say(f"  {violation}")
     return outcome
 
 
@@ -57,12 +57,21 @@ def _soak(plan: Plan) -> Tally:
     if not plan.rounds:
         return Tally()
     _say("Starting the service, and computing the twins …")
+    told = 0
+
+    def tell(tally: Tally) -> None:
+        nonlocal told
+        _say(_progress(tally))
+        for violation in tally.violations[told:]:
+            _say(f"  {violation}")
+        told = len(tally.violations)
+
     with soaking(_DIRECTORY / "data", plan) as soak:
-        return soak.run(after_round=_tell)
+        return soak.run(after_round=tell)
 
 
-def _tell(tally: Tally) -> None:
-    _say(
+def _progress(tally: Tally) -> str:
+    return (
         f"round {tally.rounds}: {tally.seconds / tally.rounds:.0f} s each, {tally.kills.total()} kills,"
         f" {tally.tasks.total()} tasks, {len(tally.violations)} violations,"
         f" {tally.resumed_exactly} of {tally.resumed} resumes exact"

@@ -1,6 +1,7 @@
 """Run a supervisor over the children that the command line describes: ``supervise.py DIRECTORY JSON``."""
 
 import json
+import logging.config
 import signal
 import sys
 from functools import partial
@@ -26,7 +27,7 @@ def is_ready(mark: Path) -> bool:
 
 
 def main(directory: Path, description: dict[str, Any]) -> None:
-    logs.configure("json", "INFO")
+    logging.config.dictConfig(logs.configuration("json", "INFO"))
     try:
         supervisor.hold(directory / "serve.lock")
     except supervisor.AlreadyServedError as refusal:

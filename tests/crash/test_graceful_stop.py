@@ -10,8 +10,7 @@ _STORY = str(REQUESTS["greedy long"]["input"])
 
 
 def _mid_text(service: Service, *task_ids: str) -> None:
-    for task_id in task_ids:
-        eventually(lambda task_id=task_id: service.task(task_id)["usage"]["output_tokens"] > 1, 60)
+    eventually(lambda: all(service.task(task_id)["usage"]["output_tokens"] > 1 for task_id in task_ids), 60)
 
 
 def test_tasks_to_be_resumed_stop_at_once_and_stay_running(own_service: Service) -> None:

@@ -57,9 +57,16 @@ def kill(pids: list[int]) -> None:
 def kill_everything(service: Service) -> None:
     """Kill every process of the service until there is none."""
     assert service.process is not None
+
+    def all_gone() -> bool:
+        # Again and again: one may have started another between the look and the kill.
+        living = service.processes()
+        kill(living)
+        return not living
+
     kill(service.processes())
     service.process.wait()
-    eventually(lambda: not service.processes() or kill(service.processes()), 20, "every process is gone")
+    eventually(all_gone, 20, "every process is gone")
 
 
 def _of_cluster(service: Service, victim: Victim) -> list[int]:

@@ -55,7 +55,7 @@ def test_greedy_equals_a_loop_written_by_hand(driver: Driver, tokenizer: Tokeniz
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
 def test_company_changes_nothing(driver: Driver, tokenizer: Tokenizer, sampling: SamplingParams) -> None:
-    requests = _requests(tokenizer, sampling, max_tokens=24)
+    requests = _requests(tokenizer, sampling, max_tokens=20)
     together = driver.run(*requests, tokens_between=5)
     assert max(together[0].rows) >= 3, "they never ran side by side"
     for request, outcome in zip(requests, together, strict=True):

@@ -71,9 +71,9 @@ def test_altering_one_journalled_token_changes_what_follows(driver: Driver, toke
 
 def test_sequences_that_ran_together_resume_together_and_each_alone(driver: Driver, tokenizer: Tokenizer) -> None:
     questions = (STORY, HELLO, "Say hello.", "Describe the sea.")
-    requests = [GenerateRequest(chat_prompt(tokenizer, q), SAMPLED, max_tokens=28) for q in questions]
-    outcomes = driver.run(*requests, tokens_between=6)
-    cuts = [min(cut, len(outcome.tokens)) for cut, outcome in zip((20, 14, 9, 3), outcomes, strict=True)]
+    requests = [GenerateRequest(chat_prompt(tokenizer, q), SAMPLED, max_tokens=20) for q in questions]
+    outcomes = driver.run(*requests, tokens_between=5)
+    cuts = [min(cut, len(outcome.tokens)) for cut, outcome in zip((16, 11, 7, 3), outcomes, strict=True)]
     resumes = [
         replace(request, resume=outcome.resume(cut))
         for request, outcome, cut in zip(requests, outcomes, cuts, strict=True)
@@ -142,6 +142,14 @@ def test_a_resume_waits_for_its_slot_and_nobody_is_put_there(driver: Driver, tok
     _key, late = driver.submit(GenerateRequest(prompt, GREEDY, max_tokens=2))
     driver.finish()
     assert (resumed.slot, late.slot) == (0, 1)
+
+
+def test_a_slot_is_kept_for_a_resume_that_came_later(driver: Driver, tokenizer: Tokenizer) -> None:
+    prompt = chat_prompt(tokenizer, STORY)
+    _key, fresh = driver.submit(GenerateRequest(prompt, GREEDY, max_tokens=2))
+    _key, resumed = driver.submit(GenerateRequest(prompt, GREEDY, 12, resume=Resume(0, (504, 1977), (0, 1))))
+    driver.finish()
+    assert (fresh.slot, resumed.slot) == (1, 0)
 
 
 @pytest.mark.parametrize(("slot", "rows"), [(7, (0, 8, 8)), (2, (0, 9, 3)), (2, (0, 1, 3))])

@@ -7,10 +7,10 @@ import pytest
 from django.db import IntegrityError, connection, models
 
 from clients_app.models import Client
-from tasks_app import guards, retention
+from tasks_app import guards, idempotency, retention, snapshot
 from tasks_app.models import Task, TaskEvent
 from tasks_app.states import FINISHED, UNFINISHED, Status
-from tests.store.tasks import new_task, put
+from tests.store.tasks import new_task, put, running, say
 
 
 def _execute(statement: str, *values: str) -> None:
@@ -52,6 +52,21 @@ def test_constraints_refuse_rows_that_mean_nothing(client: Client, statement: st
     new_task(client)
     with pytest.raises(IntegrityError):
         _execute(statement)
+
+
+def test_a_key_belongs_to_one_request(client: Client) -> None:
+    """Whoever finds no key and stores it is alone, whatever else looks for one."""
+    claim = idempotency.Claim(client, "POST /v1/tasks", "key", "digest")
+    idempotency.store(claim, new_task(client), status=202, body={})
+    with pytest.raises(IntegrityError):
+        idempotency.store(claim, new_task(client), status=202, body={})
+
+
+def test_a_token_is_journalled_once(client: Client) -> None:
+    task, run = running(client)
+    say(run, "once")
+    with pytest.raises(IntegrityError):
+        snapshot.append(task.id, 0, [100], [1])
 
 
 @pytest.mark.parametrize("model", [Task, TaskEvent])

@@ -27,11 +27,16 @@ def socket(
         yield opened
 
 
+def receive(opened: ClientConnection, events: list[dict[str, Any]]) -> None:
+    while True:
+        events.append(json.loads(opened.recv(timeout=60)))
+
+
 def read(opened: ClientConnection) -> list[dict[str, Any]]:
     """Read to the normal end."""
-    events = [json.loads(message) for message in opened]
+    events: list[dict[str, Any]] = []
     with pytest.raises(ConnectionClosedOK) as closed:
-        opened.recv(timeout=5)
+        receive(opened, events)
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 1000
     return events

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -112,8 +113,14 @@ def test_numbers_json_does_not_know_are_text(as_json: Written) -> None:
 
 
 def test_a_process_logs_to_standard_error_only() -> None:
-    program = "from lmsp_site import logs; import logging; logs.configure('json', 'INFO'); logging.info('here')"
-    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    program = "from lmsp_site import logs; import logging; logs.configure(); logging.info('here')"
+    process = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "LMSP_LOG_FORMAT": "json", "LMSP_LOG_LEVEL": "INFO"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
 
     assert process.stdout == ""
     assert json.loads(process.stderr)["event"] == "here"

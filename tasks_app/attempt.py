@@ -1,0 +1,264 @@
+"""One attempt of a task: from its claim to whatever end it has."""
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from django.db import DatabaseError, transaction
+
+from lmsp_site.errors import ProtocolError, storage_error
+from models_app import catalog, chat
+from models_app.engines.base import EngineAddress, GenerateRequest, ModelSpec, Resume
+from models_app.engines.client import (
+    EngineDied,
+    EngineUnavailable,
+    Generation,
+    GenerationFailed,
+    HostClient,
+    ModelLoadFailed,
+)
+from models_app.engines.messages import Admitted, Finished, Progress, Replayed, Tokens
+from models_app.engines.sampling import SamplingParams
+from tasks_app import lifecycle, queue, responses, snapshot, submission
+from tasks_app.lifecycle import Fenced, Orphan, Run
+from tasks_app.models import Task
+from tasks_app.output import Output
+from tasks_app.states import CLAIMED, Status
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_LOOK_SECONDS = 0.02  # While the engine is silent: how soon a cancel is seen.
+_PROGRESS_SECONDS = 0.5
+_ENGINE_PATIENCE_SECONDS = 30.0  # For a host that is being restarted.
+_LOST_WHILE_LOADING = frozenset({"engine_died", "unloaded"})
+_STORAGE_RETRY_SECONDS = 0.25
+_LONGEST_STORAGE_RETRY_SECONDS = 5.0
+
+
+class _Stopping(Exception):
+    """The service is going down; the task stays as it is, for the next start's recovery."""
+
+
+class Attempt:
+    """One claim of one task, from the engine's first sign to the terminal event."""
+
+    def __init__(
+        self, run: Run, task: Task, host: HostClient, spec: ModelSpec, progress: snapshot.Progress | None
+    ) -> None:
+        self._run = run
+        self._task = task
+        self._host = host
+        self._spec = spec
+        self._progress = progress
+        self._position = len(progress.tokens) if progress else 0
+        self._output = Output.of(task.id) if task.status == Status.RUNNING else Output()
+        self._place: tuple[int, str] | None = None
+        self._shown = 0.0
+        self._log = {"task": task.id, "attempt": run.attempt}
+
+    def execute(self) -> None:
+        """Run the attempt to whatever end it has; a task is never left without one that could have it."""
+        try:
+            logger.info("attempt started", extra=self._log)
+            self._generate(self._engine())
+            logger.info("attempt completed", extra=self._log | {"output_tokens": self._position})
+        except Fenced:
+            self._when_fenced()
+        except _Stopping:
+            logger.info("attempt left for the next start", extra=self._log)
+        except (ModelLoadFailed, GenerationFailed) as error:
+            self._fail(error.code, str(error))
+        except ProtocolError as error:
+            self._fail(error.code or "invalid_request", error.message)
+        except (EngineDied, EngineUnavailable) as error:
+            if queue.stopping():
+                logger.info("attempt left for the next start", extra=self._log)
+            else:
+                logger.warning("engine lost", extra=self._log | {"error": str(error)})
+                self._persist(self._apply_restart_policy)
+        except Exception:
+            logger.exception("attempt failed", extra=self._log)
+            self._fail("internal_error", "The service failed to run this task; its log says why.")
+
+    def _engine(self) -> EngineAddress:
+        """Return the loaded engine, waiting for a host that is being restarted."""
+        deadline = time.monotonic() + _ENGINE_PATIENCE_SECONDS
+        while True:
+            try:
+                address = load_engine(self._host, self._spec, self._while_loading)
+                break
+            except EngineUnavailable:
+                if time.monotonic() > deadline:
+                    raise
+                self._look()
+                time.sleep(_LOOK_SECONDS)
+        self._persist(lambda: lifecycle.start(self._run))
+        return address
+
+    def _while_loading(self, done: float | None) -> None:
+        self._look()
+        self._show({"phase": "loading", "done": round(done or 0, 3), "total": 1})
+
+    def _generate(self, address: EngineAddress) -> None:
+        with Generation(address, self._request()) as generation:
+            while True:
+                message = generation.next(_LOOK_SECONDS)
+                if message is None or isinstance(message, Progress):
+                    self._look()
+                    if message:
+                        self._show({"phase": message.phase, "done": message.done, "total": message.total})
+                elif isinstance(message, Admitted):
+                    self._place = (message.slot, address.fingerprint)
+                elif isinstance(message, Replayed):
+                    self._check_replay(message)
+                elif isinstance(message, Tokens):
+                    self._append(message)
+                elif isinstance(message, Finished):
+                    self._finish(message)
+                    return
+                if queue.stopping() and self._task.on_restart == "resume":
+                    raise _Stopping
+
+    def _request(self) -> GenerateRequest:
+        request = responses.DEFAULTS | responses.of(self._task).request
+        progress = self._progress
+        if progress is None:
+            # A row that came without its snapshot; what was asked is enough to start from.
+            model = catalog.find(self._task.model)
+            prompt, seed = chat.prompt_tokens(model, submission.messages_of(request)), request["seed"]
+            self._persist(lambda: snapshot.create(self._task, prompt, seed))
+        else:
+            prompt, seed = progress.prompt, progress.seed
+        resume = resume_point(progress) if progress else None
+        return GenerateRequest(
+            prompt=prompt,
+            sampling=SamplingParams(
+                temperature=request["temperature"],
+                top_p=request["top_p"],
+                presence_penalty=request["presence_penalty"],
+                frequency_penalty=request["frequency_penalty"],
+                seed=seed,
+            ),
+            max_tokens=request["max_output_tokens"],
+            stop=request["stop"],
+            resume=resume,
+        )
+
+    def _append(self, new: Tokens) -> None:
+        events = self._output.write(new.text) if new.text else []
+        self._commit(new, lambda: lifecycle.append(self._run, self._position, new.tokens, new.rows, events))
+
+    def _finish(self, last: Finished) -> None:
+        if last.reason == "cancelled":
+            raise Fenced(self._run.task_id)
+        reason = "max_output_tokens" if last.reason == "length" else None
+        closing = self._output.write(last.text)
+        closing += self._output.close("incomplete" if reason else "completed")
+        self._commit(
+            last,
+            lambda: lifecycle.complete(
+                self._run, self._position, last.tokens, last.rows, closing, self._output, reason
+            ),
+        )
+
+    def _commit(self, new: Tokens | Finished, write: Callable[[], None]) -> None:
+        """Write tokens; with the first of a run goes where and how they are decoded, without which none is of use."""
+        place = self._place
+
+        def write_with_place() -> None:
+            with transaction.atomic():
+                if place and new.tokens:
+                    snapshot.note_run(self._run.task_id, *place)
+                write()
+
+        self._persist(write_with_place if place else write)
+        self._place = None
+        self._position += len(new.tokens)
+
+    def _check_replay(self, replayed: Replayed) -> None:
+        text = self._output.text
+        if replayed.text_sha256 != hashlib.sha256(text.encode()).hexdigest():
+            logger.warning(
+                "the journal and the log tell different texts",
+                extra=self._log | {"log_length": len(text), "journal_length": replayed.text_length},
+            )
+
+    def _look(self) -> None:
+        """See, at most every few milliseconds, whether this run should go on."""
+        if queue.stopping() and self._task.on_restart == "resume":
+            raise _Stopping
+        held = Task.objects.filter(
+            pk=self._run.task_id, attempt=self._run.attempt, status__in=(Status.LOADING, Status.RUNNING)
+        )
+        if not _unless_storage_fails(held.exists, otherwise=True):
+            raise Fenced(self._run.task_id)
+
+    def _show(self, progress: dict[str, Any]) -> None:
+        if time.monotonic() - self._shown > _PROGRESS_SECONDS:
+            self._shown = time.monotonic()
+            _unless_storage_fails(partial(lifecycle.note_progress, self._run, progress), otherwise=None)
+
+    def _when_fenced(self) -> None:
+        """The engine has been hung up on by now: if it was a cancel, nothing computes any more."""
+        cancelled = self._persist(lambda: lifecycle.finish_cancel(self._run.task_id, self._run.attempt))
+        logger.info("attempt cancelled" if cancelled else "attempt fenced off", extra=self._log)
+
+    def _fail(self, code: str, message: str) -> None:
+        logger.warning("attempt failed", extra=self._log | {"code": code, "error": message})
+        if not self._persist(lambda: lifecycle.fail(self._run.task_id, code, message, attempt=self._run.attempt)):
+            self._when_fenced()
+
+    def _apply_restart_policy(self) -> None:
+        held = Task.objects.filter(pk=self._run.task_id, attempt=self._run.attempt, status__in=CLAIMED)
+        orphans = [Orphan(*row) for row in held.values_list(*Orphan._fields)]
+        lifecycle.apply_restart_policy(orphans, "engine_died", "The engine ended before this task had finished.")
+
+    def _persist(self, write: Callable[[], Any]) -> Any:
+        """Make a write happen, however long the disk is full or the database locked.
+
+        Each of these writes is guarded, so that repeating one whose success is in doubt does no harm.
+        """
+        delay = _STORAGE_RETRY_SECONDS
+        while True:
+            try:
+                return write()
+            except DatabaseError as error:
+                fault = storage_error(error)
+                if fault is None:
+                    raise
+                logger.warning("waiting for the storage", extra=self._log | {"error": str(error)})
+                if queue.stopping():
+                    raise _Stopping from error
+                time.sleep(delay)
+                delay = min(2 * delay, _LONGEST_STORAGE_RETRY_SECONDS)
+
+
+def resume_point(progress: snapshot.Progress) -> Resume | None:
+    """Return what the engine needs to go on from a snapshot; ``None`` where nothing was generated."""
+    if not progress.tokens or progress.slot is None:
+        return None
+    return Resume(slot=progress.slot, tokens=progress.tokens, rows=progress.rows)
+
+
+def load_engine(host: HostClient, spec: ModelSpec, while_waiting: Callable[[float | None], None]) -> EngineAddress:
+    """Have the engine loaded. One that is killed while it loads has died, and says nothing about its model."""
+    try:
+        return host.ensure_loaded(spec, while_waiting=while_waiting)
+    except ModelLoadFailed as error:
+        if error.code in _LOST_WHILE_LOADING:
+            raise EngineDied(str(error)) from error
+        raise
+
+
+def _unless_storage_fails(call: Callable[[], T], *, otherwise: T) -> T:
+    """Do what the work can go on without: a full disk or a locked database must not end it."""
+    try:
+        return call()
+    except DatabaseError as error:
+        if storage_error(error) is None:
+            raise
+        return otherwise

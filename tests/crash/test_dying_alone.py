@@ -1,0 +1,93 @@
+"""A worker or an engine dies alone: it is noticed, its tasks' policies are applied, and the service goes on."""
+
+import threading
+import time
+
+import pytest
+
+from tests.crash import victims
+from tests.crash.readers import WAYS, Reader
+from tests.crash.victims import Victim
+from tests.service import Service, eventually
+
+_BODY = {"on_restart": "resume", "max_output_tokens": 100}
+
+
+def _mid_text(service: Service, task: str) -> None:
+    eventually(lambda: service.task(task)["usage"]["output_tokens"] > 5, 60)
+
+
+def _kill_the_next_engine(service: Service, but: list[int]) -> list[int]:
+    """Kill an engine process that is not one of `but`, as soon as there is one."""
+    engines = eventually(lambda: [pid for pid in victims.find(service, Victim.ENGINE) if pid not in but], 60)
+    victims.kill(engines)
+    return engines
+
+
+@pytest.mark.parametrize(
+    ("policy", "status", "code"),
+    [("fail", "failed", "engine_died"), ("retry", "completed", ""), ("resume", "completed", "")],
+)
+def test_a_task_whose_engine_dies_while_it_loads_goes_by_its_policy(
+    own_service: Service, policy: str, status: str, code: str
+) -> None:
+    task = own_service.create(on_restart=policy, max_output_tokens=6)["id"]
+    _kill_the_next_engine(own_service, [])
+    done = own_service.finished(task)
+    assert (done["status"], (done["error"] or {}).get("code", "")) == (status, code)
+    own_service.check_log()
+
+
+def test_a_task_to_be_resumed_outlives_an_engine_and_the_next_one_while_it_loads(own_service: Service) -> None:
+    twin = own_service.finished(own_service.create("Write a long story.", **_BODY)["id"])
+    task = own_service.create("Write a long story.", **_BODY)["id"]
+    _mid_text(own_service, task)
+    first = _kill_the_next_engine(own_service, [])
+    _kill_the_next_engine(own_service, first)
+    done = own_service.finished(task)
+    assert (done["status"], done["output_text"], done["usage"]) == ("completed", twin["output_text"], twin["usage"])
+    assert all(event["exact"] for event in own_service.events(task) if event.get("resumed"))
+    own_service.check_log()
+
+
+def test_a_worker_that_dies_alone_is_noticed_within_five_seconds(own_service: Service) -> None:
+    task = own_service.create("Write a long story.", on_restart="fail")["id"]
+    _mid_text(own_service, task)
+    victims.kill(victims.find(own_service, Victim.BUSY_WORKER))
+    killed = time.monotonic()
+    assert own_service.finished(task)["error"]["code"] == "worker_died"
+    assert time.monotonic() - killed < 5
+    own_service.check_log()
+
+
+@pytest.mark.parametrize("victim", [Victim.BUSY_WORKER, Victim.ENGINE])
+def test_readers_who_stay_see_one_seamless_stream(own_service: Service, victim: Victim) -> None:
+    twin = own_service.finished(own_service.create("Write a long story.", **_BODY)["id"])
+    task = own_service.create("Write a long story.", **_BODY)["id"]
+    abort = threading.Event()
+    with own_service.http() as http:
+        readers = [Reader(own_service, http, task, way, abort) for way in WAYS]
+        for reader in readers:
+            reader.start()
+        _mid_text(own_service, task)
+        victims.kill(victims.find(own_service, victim))
+        assert own_service.finished(task)["output_text"] == twin["output_text"]
+        for reader in readers:
+            reader.join(30)
+    log = own_service.events(task)
+    assert sum(event.get("resumed", False) for event in log) >= 1
+    for reader in readers:
+        assert (reader.fault, reader.interruptions, reader.ended) == (None, 0, True)
+        assert reader.received == reader.expected(log)
+    own_service.check_log()
+
+
+def test_a_queue_whose_lock_died_with_an_idle_worker_is_noticed(own_service: Service) -> None:
+    """One of the idle workers waits for a job and holds the others' lock: killed there, it takes the lock along."""
+    own_service.finished(own_service.create(max_output_tokens=2)["id"])
+    own_service.settle()
+    killed = eventually(lambda: len(idle := victims.find(own_service, Victim.IDLE_WORKER)) == 4 and idle, 60)
+    assert killed
+    victims.kill(killed)
+    assert own_service.finished(own_service.create(max_output_tokens=2)["id"])["status"] == "completed"
+    assert "stalled and will be restarted" in own_service.log.read_text()
