@@ -14,8 +14,8 @@ from lmsp_site.errors import storage_error
 from models_app.engines.base import ModelSpec
 from models_app.engines.client import HostClient
 from tasks_app import lifecycle
-from tasks_app.models import Task
 from tasks_app.attempt import Attempt
+from tasks_app.models import Task
 from tests.store.tasks import running
 
 
