@@ -51,8 +51,9 @@ def _measure(options: Options, names: list[str]) -> dict[str, object]:
             _say(f"{options.model.name}, {subjects.engine['threads']} threads, {options.max_running} at once")
             for name in names:
                 began = time.monotonic()
-                findings += measurements.ALL[name](subjects)
-                _say(f"{name}: {time.monotonic() - began:.0f} s")
+                found = measurements.ALL[name](subjects)
+                _say("".join(f"{report.line(each)}\n" for each in found) + f"  in {time.monotonic() - began:.0f} s")
+                findings += found
             outcome = report.summary(subjects, findings)
     _say("\n" + report.table(findings))
     return outcome

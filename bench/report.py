@@ -27,6 +27,11 @@ def table(findings: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
+def line(found: Finding) -> str:
+    """Return one finding as a line, for whoever waits for the rest."""
+    return "  ".join(filter(None, _row(found)))
+
+
 def summary(subjects: Subjects, findings: Sequence[Finding]) -> dict[str, Any]:
     """Return everything as one JSON object."""
     options = subjects.options

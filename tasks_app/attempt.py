@@ -4,6 +4,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -47,8 +48,15 @@ class Attempt:
     """One claim of one task, from the engine's first sign to the terminal event."""
 
     def __init__(
-        self, run: Run, task: Task, host: HostClient, spec: ModelSpec, progress: snapshot.Progress | None
+        self,
+        run: Run,
+        task: Task,
+        host: HostClient,
+        spec: ModelSpec,
+        progress: snapshot.Progress | None,
+        engine: EngineAddress | None = None,
     ) -> None:
+        self._engine = engine
         self._run = run
         self._task = task
         self._host = host
@@ -64,7 +72,7 @@ class Attempt:
         """Run the attempt to whatever end it has; a task is never left without one that could have it."""
         try:
             logger.info("attempt started", extra=self._log)
-            self._generate(self._engine())
+            self._generate(*self._begin())
             logger.info("attempt completed", extra=self._log | {"output_tokens": self._position})
         except Fenced:
             self._when_fenced()
@@ -84,7 +92,16 @@ class Attempt:
             logger.exception("attempt failed", extra=self._log)
             self._fail("internal_error", "The service failed to run this task; its log says why.")
 
-    def _engine(self) -> EngineAddress:
+    def _begin(self) -> tuple[EngineAddress, Generation]:
+        """Start the generation: at once where the engine was in memory at the claim, and still is."""
+        request = self._request()
+        if self._engine is not None:
+            with suppress(EngineUnavailable):
+                return self._engine, Generation(self._engine, request)
+        address = self._load_engine()
+        return address, Generation(address, request)
+
+    def _load_engine(self) -> EngineAddress:
         """Return the loaded engine, waiting for a host that is being restarted."""
         deadline = time.monotonic() + _ENGINE_PATIENCE_SECONDS
         while True:
@@ -103,8 +120,8 @@ class Attempt:
         self._look()
         self._show({"phase": "loading", "done": round(done or 0, 3), "total": 1})
 
-    def _generate(self, address: EngineAddress) -> None:
-        with Generation(address, self._request()) as generation:
+    def _generate(self, address: EngineAddress, generation: Generation) -> None:
+        with generation:
             while True:
                 message = generation.next(_LOOK_SECONDS)
                 if message is None or isinstance(message, Progress):

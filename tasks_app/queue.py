@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.db import connections
+from django.db import connection, connections
 from django.utils import timezone
 from django_q.brokers.orm import ORM
 from django_q.cluster import Cluster
@@ -81,6 +81,9 @@ class DoorbellBroker(ORM):  # type: ignore[misc]
         if self._listener is None:
             # Made by the process that waits, which is not the one that made the broker.
             self._listener = wakeup.Listener.for_queue()
+            if connection.vendor == "sqlite":
+                # Taking a bell need not wait for the disk: one that a power cut rings again finds nothing to do.
+                connection.cursor().execute("PRAGMA synchronous=NORMAL")
         waiting = OrmQ.objects.filter(key=self.list_key, lock__lte=timezone.now()).exists()
         if not waiting and not self._listener.wait(_POLL_SECONDS):
             return None

@@ -40,31 +40,33 @@ def _claim_next() -> Attempt | None:
 def _claim(candidate: Task, host: HostClient) -> Attempt | None:
     """Claim `candidate`; ``None`` when another worker was faster, or when it could only be failed."""
     refusal: ProtocolError | ModelLoadFailed | None = None
-    loaded = exact = False
-    spec = None
+    exact = False
+    spec = engine = None
     progress = snapshot.load(candidate.id)
     try:
         spec = catalog.engine_spec(catalog.find(candidate.model))
         if candidate.status == Status.RUNNING:
             # Its first event says whether it resumes exactly, so the engine has to be known by then.
-            address = _engine_of_resume(host, spec)
-            exact = progress is not None and _is_exact(progress, address)
+            engine = _engine_of_resume(host, spec)
+            exact = progress is not None and _is_exact(progress, engine)
         else:
-            loaded = host.find(spec.key) is not None
+            engine = host.find(spec.key)
     except (EngineUnavailable, EngineDied):
         if queue.stopping():
             return None
         # The attempt waits for it, and shows that it does.
     except (ProtocolError, ModelLoadFailed) as error:
         refusal = error
-    run = lifecycle.claim(candidate, ownership.own_name(), queue.current_job_id(), loaded=loaded, exact=exact)
+    run = lifecycle.claim(
+        candidate, ownership.own_name(), queue.current_job_id(), loaded=engine is not None, exact=exact
+    )
     if run is None:
         return None
     if spec is None or refusal:
         code = (refusal and refusal.code) or "model_load_failed"
         lifecycle.fail(run.task_id, code, str(refusal), attempt=run.attempt)
         return None
-    return Attempt(run, candidate, host, spec, progress)
+    return Attempt(run, candidate, host, spec, progress, engine)
 
 
 def _is_exact(progress: snapshot.Progress, address: EngineAddress) -> bool:

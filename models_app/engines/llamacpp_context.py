@@ -237,9 +237,12 @@ def load(spec: ModelSpec, on_progress: Callable[[float], None]) -> SlotScheduler
 
 
 def default_threads() -> int:
-    """One thread for each physical core this process may run on: a second one on a core shares its arithmetic."""
+    """One thread for each physical core this process may run on, but for one, which the rest of the service needs.
+
+    A decode waits for its slowest thread a thousand times a token: one that shares its core holds up all others.
+    """
     cores = set()
     for cpu in os.sched_getaffinity(0):
         siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
         cores.add(siblings.read_text() if siblings.exists() else cpu)
-    return len(cores)
+    return max(1, len(cores) - 1)
