@@ -1,6 +1,7 @@
 """Both sides on the same prompts: in turns, never at once, and neither always first."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,8 @@ from models_app.engines.llamacpp_context import PREFILL_CHUNK
 SETTLE = 0.3
 """Seconds before each turn, in which the last one's threads spin down and its last rows are written."""
 
+SERVICE, RAW, ALL_CORES = "service", "raw loop", "raw loop on all cores"
+
 _MOST_UNSUITABLE = 10
 
 
@@ -29,8 +32,8 @@ class Round:
 
     answers: list[Answer]
     raw: dict[str, Any]
-    service_cost: Cost
-    raw_cost: Cost
+    on_all_cores: dict[str, Any] | None
+    costs: dict[str, Cost]
 
     @property
     def tokens(self) -> int:
@@ -48,9 +51,16 @@ class Round:
         return self.tokens / float(self.raw["seconds"])
 
     @property
+    def all_cores_speed(self) -> float | None:
+        """The same for the raw loop with a thread for each core, where the engine has fewer."""
+        if self.on_all_cores is None:
+            return None
+        return sum(map(len, self.on_all_cores["tokens"])) / float(self.on_all_cores["seconds"])
+
+    @property
     def is_disturbed(self) -> bool:
-        """Whether something else worked on this machine in either turn."""
-        return self.service_cost.is_disturbed or self.raw_cost.is_disturbed
+        """Whether something else worked on this machine in any turn."""
+        return any(cost.is_disturbed for cost in self.costs.values())
 
 
 def compare(subjects: Subjects, *, at_once: int, tokens: int, rounds: int) -> list[Round]:
@@ -67,7 +77,7 @@ def compare(subjects: Subjects, *, at_once: int, tokens: int, rounds: int) -> li
     unsuitable = 0
     while len(done) < rounds:
         costs.wait_for_quiet(deadline)
-        finished = _round(subjects, subjects.prompts(at_once), tokens, service_first=len(done) % 2 == 0)
+        finished = _round(subjects, subjects.prompts(at_once), tokens, len(done))
         if finished is None:
             unsuitable += 1
             if unsuitable > _MOST_UNSUITABLE:
@@ -83,29 +93,32 @@ def summary(rounds: Sequence[Round]) -> dict[str, Any]:
         "disturbed_rounds": sum(done.is_disturbed for done in rounds),
         **costs.summary(
             sum(done.tokens for done in rounds),
-            [done.service_cost for done in rounds],
-            [done.raw_cost for done in rounds],
+            [done.costs[SERVICE] for done in rounds],
+            [done.costs[RAW] for done in rounds],
         ),
     }
 
 
-def _round(subjects: Subjects, chats: list[Chat], tokens: int, *, service_first: bool) -> Round | None:
+def _round(subjects: Subjects, chats: list[Chat], tokens: int, number: int) -> Round | None:
     """Let each side have its turn; None where one of several answers ended early: then the others were not alike."""
     prompts = [subjects.raw.tokenize(chat) for chat in chats]
-    respond: Callable[[], list[Answer]] = partial(subjects.service.respond, chats, tokens)
-    generate: Callable[[], dict[str, Any]] = partial(subjects.raw.generate, prompts, tokens)
-    if service_first:
+    sides: dict[str, Callable[[], Any]] = {
+        SERVICE: partial(subjects.service.respond, chats, tokens),
+        RAW: partial(subjects.raw.generate, prompts, tokens),
+    }
+    if wide := subjects.raw_on_all_cores:
+        sides[ALL_CORES] = partial(wide.generate, prompts, tokens)
+    order = deque(sides)
+    order.rotate(number)
+    results, spent = {}, {}
+    for side in order:
         time.sleep(SETTLE)
-        answers, service_cost = costs.accounted(subjects, respond)
-    time.sleep(SETTLE)
-    raw, raw_cost = costs.accounted(subjects, generate)
-    if not service_first:
-        time.sleep(SETTLE)
-        answers, service_cost = costs.accounted(subjects, respond)
+        results[side], spent[side] = costs.accounted(subjects, sides[side])
+    answers, raw = results[SERVICE], results[RAW]
     if len(chats) > 1 and len(raw["tokens"][0]) < tokens:
         return None
     _check(subjects, answers, raw, prompts, tokens)
-    return Round(answers, raw, service_cost, raw_cost)
+    return Round(answers, raw, results.get(ALL_CORES), spent)
 
 
 def _check(

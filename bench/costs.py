@@ -28,7 +28,7 @@ class Cost:
         service: by the role of the process.
         waits: how often the processes of each role went to sleep.
         client: the bench itself.
-        raw: the raw loop.
+        raw: the raw loops.
         foreign: everything else on this machine, and what a hypervisor kept from it.
     """
 
@@ -47,13 +47,13 @@ class Cost:
 
 def accounted(subjects: Subjects, act: Callable[[], T]) -> tuple[T, Cost]:
     """Let one side have its turn, and return what it did and what that cost everybody."""
-    before, raw = subjects.service.processes(), subjects.raw.cpu()
+    before, raw = subjects.service.processes(), subjects.raw_cpu()
     client, machine = time.process_time(), processes.machine_cpu()
     began = time.perf_counter()
     result = act()
     seconds = time.perf_counter() - began
     machine, client = processes.machine_cpu() - machine, time.process_time() - client
-    raw = subjects.raw.cpu() - raw
+    raw = subjects.raw_cpu() - raw
     after = subjects.service.processes()
     used = _grown(before, after, "cpu")
     foreign = max(machine - client - raw - sum(used.values()), 0.0)

@@ -15,7 +15,7 @@ class Finding:
         title: the same for people.
         value: the figure.
         unit: what it is measured in; empty for a ratio.
-        target: what it has to reach, or, with `is_ceiling`, to stay below.
+        target: what it has to reach, or, with `is_ceiling`, to stay below; None where nobody has said.
         is_ceiling: whether less is better.
         columns: what stands beside it in the table, for people.
         detail: everything else, for the JSON.
@@ -25,14 +25,16 @@ class Finding:
     title: str
     value: float
     unit: str
-    target: float
+    target: float | None
     is_ceiling: bool
     columns: Sequence[str] = ()
     detail: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def is_met(self) -> bool:
-        """Whether the target is reached."""
+    def is_met(self) -> bool | None:
+        """Whether the target is reached; None without one."""
+        if self.target is None:
+            return None
         return self.value <= self.target if self.is_ceiling else self.value >= self.target
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,12 +1,9 @@
 """The outcome, for people and for programs."""
 
-import importlib.metadata
-import os
-import platform
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from bench import machine
 from bench.findings import Finding
 from bench.subjects import Subjects
 
@@ -46,32 +43,14 @@ def summary(subjects: Subjects, findings: Sequence[Finding]) -> dict[str, Any]:
             "rounds": options.rounds,
             "samples": options.samples,
         },
-        "machine": _machine(),
+        "machine": machine.description(),
     }
 
 
 def _row(found: Finding) -> tuple[str, ...]:
     unit = f" {found.unit}" if found.unit else " of raw"
     digits = 1 if found.unit else 3
-    sign = "≤" if found.is_ceiling else "≥"
+    target = "" if found.target is None else f"{'≤' if found.is_ceiling else '≥'} {found.target:g}"
     columns = (*found.columns, "", "", "")[:3]
-    verdict = "met" if found.is_met else "missed"
-    return (found.title, f"{found.value:.{digits}f}{unit}", f"{sign} {found.target:g}", verdict, *columns)
-
-
-def _machine() -> dict[str, Any]:
-    cpu = next(
-        (
-            line.partition(":")[2].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if "model name" in line
-        ),
-        platform.processor(),
-    )
-    return {
-        "cpu": cpu,
-        "cores": len(os.sched_getaffinity(0)),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "llama_cpp_python": importlib.metadata.version("llama-cpp-python"),
-    }
+    verdict = {True: "met", False: "missed", None: ""}[found.is_met]
+    return (found.title, f"{found.value:.{digits}f}{unit}", target, verdict, *columns)

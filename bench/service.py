@@ -46,10 +46,8 @@ class Service:
         self._address = (_HOST, _free_port())
         self._token = ""
         self._process: subprocess.Popen[bytes] | None = None
-        # What the caller's shell sets for a service of its own is not this one's.
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("LMSP_")}
         own = {"LMSP_DATA_DIR": str(data_dir), "LMSP_HOST": _HOST, "LMSP_PORT": str(self._address[1])}
-        self._environment = inherited | own | environment
+        self._environment = clean_environment() | own | environment
 
     def __enter__(self) -> Self:
         self._token = self._manage("create_client", "bench")["token"]
@@ -87,6 +85,12 @@ class Service:
         except (client.CallError, OSError) as error:
             errors = "\n".join(line for line in self.log.read_text().splitlines() if "level=ERROR" in line)
             raise ServiceError(f"{error}\n{errors}") from error
+
+    @property
+    def model_file(self) -> Path:
+        """The service's copy of the model file."""
+        (file,) = (self.data_dir / "models").iterdir()
+        return file
 
     def engine(self) -> dict[str, Any]:
         """Return what the engine that is loaded says of itself: threads, slots, context length."""
@@ -140,6 +144,11 @@ class Service:
                 # Its children end with it.
                 self._process.kill()
                 self._process.wait()
+
+
+def clean_environment() -> dict[str, str]:
+    """Return what processes inherit: what the caller's shell sets for a service of its own is not this one's."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("LMSP_")}
 
 
 def _free_port() -> int:

@@ -9,6 +9,7 @@ from typing import Any, Self
 from bench.prompts import Chat, stories
 from bench.raw import RawLoop
 from bench.service import Service
+from models_app.engines.llamacpp_context import physical_cores
 
 _WARM_UP_TOKENS = 32
 
@@ -37,7 +38,7 @@ class Options:
 
 
 class Subjects:
-    """Both sides, and prompts for them. The raw loop runs only while it is needed: it is not part of the service."""
+    """Both sides, and prompts for them. Raw loops run only while they are needed: they are not part of the service."""
 
     def __init__(self, options: Options, directory: Path) -> None:
         self.options = options
@@ -51,7 +52,9 @@ class Subjects:
         """What the service's engine says of itself."""
 
         self._prompts = stories()
-        self._raw: RawLoop | None = None
+        self._raw: dict[int, RawLoop] = {}
+        """By the threads that they have."""
+
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -73,24 +76,40 @@ class Subjects:
 
     @property
     def raw(self) -> RawLoop:
-        """The raw loop, started and warmed up when it is first asked for."""
-        if self._raw is None:
-            self._raw = RawLoop(
-                self.options.model,
-                threads=self.engine["threads"],
-                sequences=self.engine["slots"],
-                context_length=self.engine["context_length"],
-            )
-            self._stack.enter_context(self._raw)
-            self._raw.generate([self._raw.tokenize(next(self._prompts))], _WARM_UP_TOKENS)
-        return self._raw
+        """The raw loop with as many threads as the service's engine has."""
+        return self._raw_loop(self.engine["threads"])
+
+    @property
+    def raw_on_all_cores(self) -> RawLoop | None:
+        """The raw loop with a thread for each core; None where that is what the engine has."""
+        cores = physical_cores()
+        return self._raw_loop(cores) if cores != self.engine["threads"] else None
+
+    def raw_cpu(self) -> float:
+        """Return the processor time that the raw loops have used, in seconds."""
+        return sum(loop.cpu() for loop in self._raw.values())
 
     def prompts(self, count: int) -> list[Chat]:
         """Return prompts that were never used before."""
         return [next(self._prompts) for _ in range(count)]
 
-    def stop_raw_loop(self) -> None:
-        """End the raw loop, so that nothing shares its memory with the service."""
-        if self._raw is not None:
-            self._raw.__exit__()
-            self._raw = None
+    def stop_raw_loops(self) -> None:
+        """End the raw loops, so that nothing shares its memory with the service."""
+        while self._raw:
+            self._raw.popitem()[1].__exit__()
+
+    def _raw_loop(self, threads: int) -> RawLoop:
+        """Start a raw loop and warm it up when it is first asked for."""
+        if threads not in self._raw:
+            # The very file that the engine has: how a file lies in the page cache makes a decode up to a tenth faster.
+            loop = self._stack.enter_context(
+                RawLoop(
+                    self.service.model_file,
+                    threads=threads,
+                    sequences=self.engine["slots"],
+                    context_length=self.engine["context_length"],
+                )
+            )
+            self._raw[threads] = loop
+            loop.generate([loop.tokenize(next(self._prompts))], _WARM_UP_TOKENS)
+        return self._raw[threads]

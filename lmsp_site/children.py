@@ -65,7 +65,8 @@ class Child:
     def terminate(self) -> None:
         """Ask the main process to stop. It stops what it started in the order that it knows."""
         if self._process:
-            self._process.send_signal(signal.SIGTERM)
+            # Not by `send_signal`, which reaps a process that has ended.
+            os.kill(self._process.pid, signal.SIGTERM)
 
     def has_ended(self) -> bool:
         """Tell whether the process has ended and waits to be buried."""

@@ -20,6 +20,7 @@ class Configuration:
     max_running: int
     context_length: int
     engine_threads: int
+    checkpoint_tokens: int
     shutdown_grace: float
     max_body_bytes: int
     min_free_bytes: int
@@ -35,6 +36,11 @@ class Configuration:
     def models_dir(self) -> Path:
         """Model files, which never enter the database."""
         return self.data_dir / "models"
+
+    @property
+    def checkpoints_dir(self) -> Path:
+        """Caches of unfinished generations: whatever is lost of them costs time alone."""
+        return self.data_dir / "checkpoints"
 
     @property
     def database(self) -> Path:
@@ -75,6 +81,7 @@ def from_environment() -> Configuration:
         max_running=int(_number("LMSP_MAX_RUNNING", 4, 1, 64)),
         context_length=int(_number("LMSP_CONTEXT_LENGTH", 8192, 128, 1 << 20)),
         engine_threads=int(_number("LMSP_ENGINE_THREADS", 0, 0, 256)),
+        checkpoint_tokens=int(_number("LMSP_CHECKPOINT_TOKENS", 256, 0, 1 << 20)),
         shutdown_grace=_number("LMSP_SHUTDOWN_GRACE", 10, 0, 3600),
         max_body_bytes=int(_number("LMSP_MAX_BODY_MB", 16, 1, 1024)) << 20,
         min_free_bytes=int(_number("LMSP_MIN_FREE_MB", 64, 0, 1 << 20)) << 20,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 PRIVATE_DIRECTORY = 0o700
 PRIVATE_FILE = 0o600
-SUBDIRECTORIES = ("models", "run", "logs")
+SUBDIRECTORIES = ("models", "checkpoints", "run", "logs")
 
 
 def prepare(data_dir: Path) -> None:

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from lmsp_site import PROTOCOL_VERSION, __version__
+from lmsp_site import PROTOCOL_VERSION, __version__, stopping
 from lmsp_site.models import ServiceConfig
 from models_app.engines.client import EngineUnavailable, HostClient
 
@@ -70,13 +70,18 @@ class Ready(_Open):
 
     def get(self, request: Request) -> Response:
         """Tell whether work can be accepted and run, and if not, why."""
-        checks = {"database": _database(), "runner": _runner(), "disk": _disk()}
-        ready = all(fault is None for fault in checks.values())
+        faults = checks()
+        ready = all(fault is None for fault in faults.values())
         body = {
             "status": "ready" if ready else "not_ready",
-            "checks": {name: {"ok": fault is None, "detail": fault} for name, fault in checks.items()},
+            "checks": {name: {"ok": fault is None, "detail": fault} for name, fault in faults.items()},
         }
         return Response(body, status=200 if ready else 503, headers={} if ready else {"Retry-After": "1"})
+
+
+def checks() -> dict[str, str | None]:
+    """Return, for each thing that work needs, what hinders it; ``None`` where nothing does."""
+    return {"database": _database(), "runner": _runner(), "disk": _disk()}
 
 
 def _database() -> str | None:
@@ -92,6 +97,8 @@ def _database() -> str | None:
 
 
 def _runner() -> str | None:
+    if stopping.is_announced(settings.LMSP.run_dir):
+        return "The service is stopping: new work is refused, and what runs is being finished."
     try:
         HostClient(settings.LMSP.run_dir).ping()
     except EngineUnavailable as error:

@@ -49,15 +49,22 @@ class Supervisor:
         children: in the order in which they start; they stop in the opposite order.
         grace: seconds from the request to stop until what is still running is killed.
         ready: called again and again after the start until it returns True.
+        stopping: called once, when nothing will be started any more and before the first child is asked to stop.
         pace: how it spends time.
     """
 
     def __init__(
-        self, children: Sequence[ChildSpec], grace: float, ready: Callable[[], bool], pace: Pace | None = None
+        self,
+        children: Sequence[ChildSpec],
+        grace: float,
+        ready: Callable[[], bool],
+        stopping: Callable[[], None],
+        pace: Pace | None = None,
     ) -> None:
         self._children = [Child(spec) for spec in children]
         self._grace = grace
         self._ready = ready
+        self._stopping = stopping
         self._pace = pace or Pace()
         self._is_ready = False
         self._next_look = 0.0
@@ -131,10 +138,16 @@ class Supervisor:
     def _stop(self) -> None:
         """Stop one child after the other: a slow one has nearly all of the grace, and leaves a moment to each after it.
 
-        What a later one does for it, as the engines do for the workers, must not end before.
+        What a later one does for it, as the engines do for the workers, must not end before; nor what shows its last
+        work, as the web server does.
         """
         logger.info("stopping", extra={"grace": self._grace})
         started = time.monotonic()
+        try:
+            self._stopping()
+        except Exception:
+            # Whoever cannot be told is stopped all the same.
+            logger.exception("cannot announce the stop")
         moment = min(_MOMENT_TO_STOP_SECONDS, self._grace / len(self._children))
         for number, child in enumerate(reversed(self._children), start=1):
             child.terminate()

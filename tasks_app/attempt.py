@@ -23,7 +23,7 @@ from models_app.engines.client import (
 )
 from models_app.engines.messages import Admitted, Finished, Progress, Replayed, Tokens
 from models_app.engines.sampling import SamplingParams
-from tasks_app import lifecycle, queue, responses, snapshot, submission
+from tasks_app import checkpoints, lifecycle, ownership, queue, responses, snapshot, submission
 from tasks_app.lifecycle import Fenced, Orphan, Run
 from tasks_app.models import Task
 from tasks_app.output import Output
@@ -123,6 +123,7 @@ class Attempt:
     def _generate(self, address: EngineAddress, generation: Generation) -> None:
         with generation:
             while True:
+                ownership.beat()
                 message = generation.next(_LOOK_SECONDS)
                 if message is None or isinstance(message, Progress):
                     self._look()
@@ -163,6 +164,7 @@ class Attempt:
             max_tokens=request["max_output_tokens"],
             stop=request["stop"],
             resume=resume,
+            checkpoint=checkpoints.of(self._task),
         )
 
     def _append(self, new: Tokens) -> None:
@@ -197,6 +199,7 @@ class Attempt:
         self._position += len(new.tokens)
 
     def _check_replay(self, replayed: Replayed) -> None:
+        logger.info("replayed", extra=self._log | {"tokens": self._position, "from_checkpoint": replayed.restored})
         text = self._output.text
         if replayed.text_sha256 != hashlib.sha256(text.encode()).hexdigest():
             logger.warning(
@@ -206,6 +209,7 @@ class Attempt:
 
     def _look(self) -> None:
         """See, at most every few milliseconds, whether this run should go on."""
+        ownership.beat()
         if queue.stopping() and self._task.on_restart == "resume":
             raise _Stopping
         held = Task.objects.filter(
@@ -250,6 +254,7 @@ class Attempt:
                 logger.warning("waiting for the storage", extra=self._log | {"error": str(error)})
                 if queue.stopping():
                     raise _Stopping from error
+                ownership.beat()
                 time.sleep(delay)
                 delay = min(2 * delay, _LONGEST_STORAGE_RETRY_SECONDS)
 

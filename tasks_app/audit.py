@@ -83,7 +83,7 @@ def audit(database: Path) -> dict[str, Any]:
     with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, isolation_level=None)) as connection:
         connection.execute("BEGIN")
         tasks, events, violations = 0, 0, list(_guards(connection))
-        violations += _strays(connection)
+        violations += [*_strays(connection), *_purged(connection)]
         for task_id, log, row in _tasks(connection):
             tasks += 1
             events += log.count
@@ -98,7 +98,7 @@ def _tasks(connection: sqlite3.Connection) -> Iterator[tuple[str, _Log, tuple[An
         "SELECT t.id, t.status, t.last_sequence_number, t.output_tokens, t.finished_at, r.id, r.body,"
         "  (SELECT sum(length(j.tokens)) FROM task_journal j WHERE j.snapshot_id = t.id),"
         "  (SELECT count(*) FROM task_snapshots s WHERE s.task_id = t.id)"
-        " FROM tasks t LEFT JOIN responses r ON r.task_id = t.id ORDER BY t.id"
+        " FROM tasks t LEFT JOIN responses r ON r.task_id = t.id WHERE t.purged_at IS NULL ORDER BY t.id"
     )
     events = connection.execute(
         "SELECT task_id, sequence_number, type, data FROM task_events ORDER BY task_id, sequence_number"
@@ -107,7 +107,8 @@ def _tasks(connection: sqlite3.Connection) -> Iterator[tuple[str, _Log, tuple[An
     owner, entries = next(logs, (None, iter(())))
     for task_id, *row in rows:
         while owner is not None and owner < task_id:
-            owner, entries = next(logs, (None, iter(())))  # Of no task at all: found by _strays.
+            # Of no task at all, which _strays finds, or of one that is being removed piece by piece.
+            owner, entries = next(logs, (None, iter(())))
         log = _Log()
         if owner == task_id:
             for _, number, kind, data in entries:
@@ -167,6 +168,13 @@ def _strays(connection: sqlite3.Connection) -> Iterator[Violation]:
         query = f"SELECT DISTINCT {key} FROM {table} WHERE {key} NOT IN (SELECT id FROM tasks)"  # noqa: S608
         for (task_id,) in connection.execute(query):
             yield {"rule": rule, "task": task_id, "detail": f"a row of {table} belongs to no task"}
+
+
+def _purged(connection: sqlite3.Connection) -> Iterator[Violation]:
+    """Yield tasks that are being removed and may not be (R5)."""
+    query = "SELECT id, status FROM tasks WHERE purged_at IS NOT NULL AND status NOT IN (?, ?, ?)"
+    for task_id, status in connection.execute(query, sorted(set(_TERMINAL.values()))):
+        yield {"rule": "unfinished_task_is_kept", "task": task_id, "detail": f"it is {status} and being removed"}
 
 
 def _guards(connection: sqlite3.Connection) -> Iterator[Violation]:

@@ -7,14 +7,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import rfc8785
-from django.db.models import OuterRef, Subquery
+from django.db import connection
 
 from clients_app.models import Client
 from lmsp_site.errors import IdempotencyKeyReused, InvalidRequest
 from lmsp_site.models import ServiceConfig
-from tasks_app.models import IdempotencyKey, Response, Task
+from tasks_app.models import IdempotencyKey, Task
 
 MAX_LENGTH = 255
+_STORE_RESULTS = (
+    "UPDATE idempotency_keys SET result_status = 200, result_body ="
+    " (SELECT body FROM responses WHERE responses.task_id = idempotency_keys.task_id)"
+    " WHERE result_status IS NULL AND task_id IN ({})"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,5 @@ def store_results(task_ids: Sequence[str]) -> None:
 
     Part of the terminal transaction, after the responses have been stored.
     """
-    waiting = IdempotencyKey.objects.filter(task__in=task_ids, result_status=None)
-    waiting.update(
-        result_status=200, result_body=Subquery(Response.objects.filter(task=OuterRef("task")).values("body")[:1])
-    )
+    with connection.cursor() as cursor:
+        cursor.execute(_STORE_RESULTS.format(", ".join(["%s"] * len(task_ids))), task_ids)

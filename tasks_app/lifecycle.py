@@ -4,21 +4,21 @@ Whoever loses a race writes nothing. A claim raises ``attempt``, and every later
 it, so that a worker thought dead that comes back can write nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import connection, transaction
 
-from lmsp_site.models import RestartPolicy, ServiceConfig
+from lmsp_site.models import ServiceConfig
 from tasks_app import event_log, responses, snapshot, wakeup
 from tasks_app.event_log import Event
 from tasks_app.models import Response, Task
 from tasks_app.output import Output
 from tasks_app.responses import Subject
 from tasks_app.states import FINISHED, RECOVERY, EventType, Status, may_enter
-from tasks_app.transitions import Change, Record, apply, entered, moment
+from tasks_app.transitions import Change, Plan, Record, apply, entered, moment, plan
 
 _APPEND = (
     "UPDATE tasks SET last_sequence_number = last_sequence_number + %s, output_tokens = output_tokens + %s,"
@@ -250,38 +250,44 @@ def apply_restart_policy(orphans: Sequence[Orphan], code: str, message: str) -> 
     """Apply chapter 11.3 to tasks whose workers are gone (R6); return where they went, by id.
 
     Args:
-        orphans: a few hundred at most; one that was claimed or changed since is left alone.
+        orphans: a few thousand at most; one that was claimed or changed since is left alone.
         code: error code of a task that fails.
         message: why it fails.
     """
-    found = {orphan.id: orphan for orphan in orphans}
-
-    def decide(record: Record) -> Change | None:
-        if Orphan(record.id, record.status, record.attempt, record.owner) != found[record.id]:
-            return None
-        return _recovered(record, code, message)
-
-    with transaction.atomic():
-        changes = apply(list(found), decide)
-        snapshot.clear([change.record.id for change in changes if change.event is EventType.QUEUED])
+    changes = apply([orphan.id for orphan in orphans], _restart_policy(orphans, code, message))
     return {change.record.id: Status(change.record.status) for change in changes}
 
 
+def plan_restart_policy(orphans: Sequence[Orphan], code: str, message: str) -> Plan:
+    """Make the plan of ``apply_restart_policy``, to be carried out by another process."""
+    return plan([orphan.id for orphan in orphans], _restart_policy(orphans, code, message))
+
+
+def _restart_policy(orphans: Sequence[Orphan], code: str, message: str) -> Callable[[Record], Change | None]:
+    found = {orphan.id: orphan for orphan in orphans}
+
+    def decide(record: Record) -> Change | None:
+        if (record.id, record.status, record.attempt, record.owner) != found[record.id]:
+            return None
+        return _recovered(record, code, message)
+
+    return decide
+
+
 def _recovered(record: Record, code: str, message: str) -> Change:
-    status, policy = Status(record.status), RestartPolicy(record.on_restart)
-    new = RECOVERY[status][policy]
+    new = RECOVERY[record.status][record.on_restart]
     if new is Status.FAILED:
         return _failed(record, code, message)
     if new is Status.CANCELLED:
         return Change(entered(record, new), EventType.CANCELLED)
-    free = record._replace(owner=None, progress=None)
-    if status is Status.QUEUED:
-        return Change(free, None)
-    free = free._replace(claimable_at=_due(record.claims_without_progress))
+    free: dict[str, Any] = {"owner": None, "progress": None}
+    if record.status == Status.QUEUED:
+        return Change(record._replace(**free), None)
+    free["claimable_at"] = _due(record.claims_without_progress)
     if new is Status.RUNNING:
         # Nothing that a reader could see; the claim of the resume writes its event.
-        return Change(free, None)
-    anew = entered(free, new, output_tokens=0)
+        return Change(record._replace(**free), None)
+    anew = entered(record, new, **free, output_tokens=0)
     return Change(anew, EventType.QUEUED, {"attempt": record.attempt + 1}, Output())
 
 

@@ -59,9 +59,13 @@ class TaskQuerySet(models.QuerySet["Task"]):
         """Tasks that some worker holds or held."""
         return self.filter(status__in=CLAIMED)
 
+    def kept(self) -> "TaskQuerySet":
+        """Tasks that are not being removed: of the others a part may be gone already."""
+        return self.filter(purged_at=None)
+
     def of(self, client: Client) -> "TaskQuerySet":
         """Tasks that `client` may know of."""
-        return self.filter(client=client)
+        return self.kept().filter(client=client)
 
 
 class Task(models.Model):
@@ -96,6 +100,7 @@ class Task(models.Model):
     created_at = models.DateTimeField(db_default=Now())
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
+    purged_at = models.DateTimeField(null=True, blank=True, help_text="Hidden since then, and being removed.")
 
     objects = TaskQuerySet.as_manager()
 
@@ -106,6 +111,7 @@ class Task(models.Model):
             models.Index(fields=["client", "-id"], name="tasks_of_client"),
             models.Index(fields=["status", "priority", "id"], name="tasks_by_claim_order"),
             models.Index(fields=["finished_at"], condition=Q(finished_at__isnull=False), name="finished_tasks"),
+            models.Index(fields=["purged_at"], condition=Q(purged_at__isnull=False), name="purged_tasks"),
         ]
         constraints = [
             models.CheckConstraint(condition=Q(status__in=list(Status)), name="task_status_is_known"),

@@ -4,7 +4,7 @@ Whoever writes the log and whoever reads it back use the same object, so that a 
 log ends and the stored response is what a reader of the log has put together.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection
 from typing import Any
 
 from lmsp_site.ids import new_id
@@ -12,7 +12,7 @@ from tasks_app import event_log
 from tasks_app.event_log import Entry, Event
 from tasks_app.states import EventType
 
-_PAGE = 1000
+_TYPES = (EventType.QUEUED, EventType.OUTPUT_ITEM_ADDED, EventType.OUTPUT_TEXT_DELTA)
 
 
 class Output:
@@ -32,10 +32,15 @@ class Output:
     @classmethod
     def of(cls, task_id: str) -> "Output":
         """Fold the log of `task_id` into the output it holds: that of the last attempt that started anew."""
-        output = cls()
-        for entry in _entries(task_id):
-            output.apply(entry)
-        return output
+        return cls.of_each([task_id])[task_id]
+
+    @classmethod
+    def of_each(cls, task_ids: Collection[str]) -> "dict[str, Output]":
+        """Do the same for many tasks in one go, and return their outputs by id."""
+        outputs = {task_id: cls() for task_id in task_ids}
+        for task_id, entry in event_log.read_of(task_ids, _TYPES):
+            outputs[task_id].apply(entry)
+        return outputs
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry of a log."""
@@ -94,10 +99,3 @@ class Output:
             "role": "assistant",
             "content": [self._part()],
         }
-
-
-def _entries(task_id: str) -> Iterator[Entry]:
-    after = -1
-    while page := event_log.read(task_id, after, _PAGE):
-        yield from page
-        after = page[-1].sequence_number

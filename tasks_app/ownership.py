@@ -1,12 +1,21 @@
-"""Who holds a task, and the proof that they are dead: a lock on a file, which the kernel drops with its process."""
+"""Who holds a task, and the proof that they are dead: a lock on a file, which the kernel drops with its process.
+
+One that lives and hangs is seen by what it last wrote into that file.
+"""
 
 import fcntl
 import os
 import secrets
+import signal
+import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from django.conf import settings
+
+_BEAT_SECONDS = 1.0
+_last_beat = 0.0
 
 
 def _directory() -> Path:
@@ -29,6 +38,33 @@ def own_name() -> str:
     To be called after the last fork: a lock taken before would live on in the children.
     """
     return _own(os.getpid())[0]
+
+
+def beat() -> None:
+    """Show that this process goes on with its work; may be called as often as one likes."""
+    global _last_beat
+    now = time.monotonic()
+    if now >= _last_beat + _BEAT_SECONDS:
+        _last_beat = now
+        _, descriptor = _own(os.getpid())
+        with suppress(OSError):  # A full disk.
+            # The clock of all processes of this machine that no one can set.
+            os.pwrite(descriptor, b"%020.3f" % now, 0)
+
+
+def silence(owner: str) -> float:
+    """Return for how many seconds a living `owner` has shown nothing; 0 if it has never begun to."""
+    try:
+        said = float((_directory() / owner).read_bytes() or 0)
+    except (FileNotFoundError, ValueError):
+        said = 0.0
+    return time.monotonic() - said if said else 0.0
+
+
+def kill(owner: str) -> None:
+    """End the process called `owner`, which is alive: its lock says so, so that the number is still its own."""
+    with suppress(ProcessLookupError):
+        os.kill(int(owner.split("-")[1]), signal.SIGKILL)
 
 
 def is_dead(owner: str) -> bool:

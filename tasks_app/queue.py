@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing import Event, Value
 from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,15 @@ from django.conf import settings
 from django.db import connection, connections
 from django.utils import timezone
 from django_q.brokers.orm import ORM
-from django_q.cluster import Cluster
-from django_q.models import OrmQ
+from django_q.cluster import Cluster, Sentinel, get_mp_context, worker
+from django_q.models import OrmQ, Schedule
 from django_q.signals import post_execute_in_worker, post_spawn, pre_execute
 from django_q.tasks import async_task
 
 from lmsp_site.processes import end_with_parent
 from tasks_app import wakeup
 from tasks_app.models import Task
+from tasks_app.process_lock import ProcessLock
 
 _JOB = "tasks_app.worker.run_claimable"
 _STALLED_AFTER_SECONDS = 5.0
@@ -56,11 +58,6 @@ def ring_for_claimable() -> None:
         ring(claimable)
 
 
-def forget_deliveries() -> None:
-    """Remove jobs that a dead cluster had taken and can never acknowledge."""
-    OrmQ.objects.filter(lock__gt=timezone.now()).delete()
-
-
 def current_job_id() -> str:
     """Return the id of the job that this worker is running."""
     return _job_id
@@ -72,7 +69,10 @@ def stopping() -> bool:
 
 
 class DoorbellBroker(ORM):  # type: ignore[misc]
-    """The ORM broker, woken by a datagram where it would sleep for its poll interval."""
+    """The ORM broker, woken by a datagram where it would sleep for its poll interval.
+
+    A bell that is heard is gone: were it lost with the process that heard it, the sweep would ring again.
+    """
 
     _listener: wakeup.Listener | None = None
 
@@ -84,10 +84,17 @@ class DoorbellBroker(ORM):  # type: ignore[misc]
             if connection.vendor == "sqlite":
                 # Taking a bell need not wait for the disk: one that a power cut rings again finds nothing to do.
                 connection.cursor().execute("PRAGMA synchronous=NORMAL")
-        waiting = OrmQ.objects.filter(key=self.list_key, lock__lte=timezone.now()).exists()
-        if not waiting and not self._listener.wait(_POLL_SECONDS):
-            return None
-        return super().dequeue()
+        bells = self._waiting()
+        if not bells and self._listener.wait(_POLL_SECONDS):
+            bells = self._waiting()
+        return [(pk, job) for pk, job in bells if self.get_connection().filter(pk=pk).delete()[0]]
+
+    def _waiting(self) -> list[tuple[int, str]]:
+        waiting = self.get_connection().filter(key=self.list_key, lock__lte=timezone.now())
+        return list(waiting.values_list("pk", "payload")[:1])
+
+    def acknowledge(self, task_id: Any) -> None:
+        """Do nothing: a job is gone once it was taken."""
 
 
 def beat() -> None:
@@ -126,13 +133,55 @@ class StallWatch:
         return stalled
 
 
+class _Guard(Sentinel):  # type: ignore[misc]
+    """A guard whose processes can be killed at any moment without taking a lock of the others along.
+
+    An idle worker waits for its job with the lock of all readers in its hand.
+    """
+
+    def start(self) -> None:
+        """Exchange the locks before anybody is forked who uses them."""
+        # The stubs know no locks but the library's own.
+        self._timers: Any = ProcessLock()
+        for shared in (self.task_queue, self.result_queue):
+            shared._rlock, shared._wlock = ProcessLock(), ProcessLock()
+            counting: Any = ProcessLock()
+            shared.size.count = Value("i", 0, lock=counting)
+        super().start()
+
+    def spawn_worker(self) -> None:
+        """Start a worker, as the original does."""
+        timer = Value("f", -1, lock=self._timers)
+        self.spawn_process(worker, self.task_queue, self.result_queue, timer, self.timeout)
+
+    def stop(self) -> None:
+        """Stop those who live: in a bounded queue nobody would make room for what tells the dead to stop."""
+        self.event_out.set()
+        self.pusher.join()
+        self.pool[:] = [process for process in self.pool if process.is_alive()]
+        super().stop()
+
+
 class _Cluster(Cluster):  # type: ignore[misc]
-    """A cluster whose workers learn that it is stopping while they work."""
+    """A cluster with such a guard, whose workers learn that it is stopping while they work."""
+
+    def start(self) -> None:
+        """Start the guard; whether it lives is asked by ``run_cluster``."""
+        self.stop_event, self.start_event = Event(), Event()
+        arguments = (self.stop_event, self.start_event, self.cluster_id, self.broker, self.timeout)
+        self.sentinel = get_mp_context().Process(target=_Guard, args=arguments)
+        self.sentinel.start()
 
     def sig_handler(self, signum: int, frame: Any) -> None:
         """Raise the flag first: ``stop`` waits for the workers."""
         _stopping.value = True
         super().sig_handler(signum, frame)
+
+
+def schedule(name: str, function: str, minutes: int) -> None:
+    """Have the runner call a function again and again, from its first start on."""
+    fields = {"func": function, "schedule_type": Schedule.MINUTES, "minutes": minutes}
+    Schedule.objects.update_or_create(name=name, defaults=fields)
 
 
 def run_cluster(in_each_worker: Callable[[], object]) -> None:

@@ -1,20 +1,42 @@
 """What becomes of tasks whose worker is gone (R6, chapter 11.3)."""
 
+import gc
 import logging
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import cache
+from multiprocessing import get_context
 
-from django.db.models import QuerySet
+from django.db import connection, connections, transaction
+from django.db.models import Q, QuerySet
 
-from tasks_app import lifecycle, ownership, queue
+from lmsp_site.models import RestartPolicy
+from lmsp_site.processes import end_with_parent
+from tasks_app import checkpoints, lifecycle, ownership, queue
 from tasks_app.lifecycle import Orphan
 from tasks_app.models import Task
-from tasks_app.states import UNFINISHED
+from tasks_app.states import RECOVERY, UNFINISHED, Status
+from tasks_app.transitions import Plan, carry_out
 
 logger = logging.getLogger(__name__)
 
-_BATCH = 500
+# A transaction each: so large that few wait for the disk, so small that memory holds what they write.
+_BATCH = 5000
+_PROGRESS_SECONDS = 1.0
+# Tasks for which chapter 11.3 has nothing to do: they wait, and nobody has them.
+_STAYS = Q(
+    status=Status.QUEUED,
+    on_restart__in=[policy for policy in RestartPolicy if RECOVERY[Status.QUEUED][policy] is Status.QUEUED],
+    owner__isnull=True,
+    progress__isnull=True,
+)
+# Kilobytes of pages in memory, and pages in the write-ahead log, so many that few are written more than once.
+_QUICK = {"synchronous": 1, "cache_size": -65536, "wal_autocheckpoint": 8192}
+# Of a worker that holds a task: it waits up to 20 s for the database's lock, and shows itself every second otherwise.
+_LONGEST_SILENCE_SECONDS = 45.0
 RESTARTED = "The service was restarted before this task had finished."
 WORKER_DIED = "The process that ran this task ended before the task had finished."
 
@@ -28,16 +50,21 @@ def recover_all() -> Counter[str]:
     Returns:
         How many tasks went to which state.
     """
-    queue.forget_deliveries()
     is_dead = cache(ownership.is_dead)
-    outcome: Counter[str] = Counter()
-    for batch in _batches(Task.objects.filter(status__in=UNFINISHED)):
-        orphans = [orphan for orphan in batch if orphan.owner is None or is_dead(orphan.owner)]
-        went = lifecycle.apply_restart_policy(orphans, "server_restarted", RESTARTED)
-        outcome.update(went.values())
-        outcome["alive"] += len(batch) - len(orphans)
-        logger.info("recovering", extra={"tasks": outcome.total()})
+    left_over = _orphans(Task.objects.filter(status__in=UNFINISHED).exclude(_STAYS))
+    orphans = [orphan for orphan in left_over if orphan.owner is None or is_dead(orphan.owner)]
+    outcome: Counter[str] = Counter(alive=len(left_over) - len(orphans))
+    outcome[Status.QUEUED] = Task.objects.filter(_STAYS).count()
+    total, told = outcome.total() + len(orphans), time.monotonic()
+    batches = [orphans[first : first + _BATCH] for first in range(0, len(orphans), _BATCH)]
+    with _planned(batches) as plans, _quick_writes():
+        for batch, (plan, went) in zip(batches, plans, strict=True):
+            outcome.update(went if _carry_out(plan) else _apply(batch).values())
+            if time.monotonic() - told > _PROGRESS_SECONDS:
+                told = time.monotonic()
+                logger.info("recovering", extra={"done": outcome.total(), "total": total})
     ownership.forget_dead()
+    checkpoints.sweep()
     queue.ring_for_claimable()
     if outcome.total():
         logger.info("recovered", extra={name: count for name, count in outcome.items() if count})
@@ -51,19 +78,91 @@ def sweep() -> int:
     """
     is_dead = cache(ownership.is_dead)
     recovered = 0
-    for batch in _batches(Task.objects.claimed().exclude(owner=None)):
-        orphans = [orphan for orphan in batch if orphan.owner and is_dead(orphan.owner)]
-        went = lifecycle.apply_restart_policy(orphans, "worker_died", WORKER_DIED)
-        for task_id, status in went.items():
-            logger.warning("worker died", extra={"task": task_id, "to": status})
-        recovered += len(went)
+    held = _orphans(Task.objects.claimed().exclude(owner=None))
+    orphans = [orphan for orphan in held if orphan.owner and is_dead(orphan.owner)]
+    for task_id, status in lifecycle.apply_restart_policy(orphans, "worker_died", WORKER_DIED).items():
+        logger.warning("worker died", extra={"task": task_id, "to": status})
+        recovered += 1
+    _end_hung({orphan.owner for orphan in held if orphan.owner and not is_dead(orphan.owner)})
+    checkpoints.sweep()
     queue.ring_for_claimable()
     return recovered
 
 
-def _batches(tasks: QuerySet[Task]) -> Iterator[list[Orphan]]:
-    rows = tasks.order_by("id").values_list(*Orphan._fields)
-    last = ""
-    while batch := [Orphan(*row) for row in rows.filter(id__gt=last)[:_BATCH]]:
-        yield batch
-        last = batch[-1].id
+def _end_hung(owners: Collection[str]) -> None:
+    """Kill workers that hold a task and do not work; the next sweep finds them dead."""
+    for owner in owners:
+        silence = ownership.silence(owner)
+        if silence > _LONGEST_SILENCE_SECONDS:
+            logger.error("worker hangs and is killed", extra={"owner": owner, "silence": round(silence, 1)})
+            ownership.kill(owner)
+
+
+def _orphans(tasks: QuerySet[Task]) -> list[Orphan]:
+    # All at once: asked for one batch after the other, the database would look through all of them each time.
+    return list(map(Orphan._make, tasks.order_by("id").values_list(*Orphan._fields)))
+
+
+@contextmanager
+def _planned(batches: Sequence[list[Orphan]]) -> Iterator[Iterator[tuple[Plan, Counter[str]]]]:
+    """Make the plan of each batch; of several, in a process that makes the next while this one writes the last."""
+    if len(batches) < 2:
+        yield map(_plan, batches)
+        return
+    # SQLite's connections must not be taken across a fork.
+    connections.close_all()
+    with ProcessPoolExecutor(1, get_context("fork"), _become_planner) as planner:
+        first = planner.submit(_plan, batches[0])
+
+        def plans() -> Iterator[tuple[Plan, Counter[str]]]:
+            made = first
+            for batch in batches[1:]:
+                after = planner.submit(_plan, batch)
+                yield made.result()
+                made = after
+            yield made.result()
+
+        yield plans()
+
+
+def _become_planner() -> None:
+    """Begin as the process that makes plans: it must not outlive the one that holds the data directory."""
+    end_with_parent()
+    # It would look through all of a batch again and again, and there are no cycles in it.
+    gc.disable()
+
+
+def _plan(batch: list[Orphan]) -> tuple[Plan, Counter[str]]:
+    """Return a batch's plan and how many of its tasks go where; without its changes, which need not travel."""
+    plan = lifecycle.plan_restart_policy(batch, "server_restarted", RESTARTED)
+    return plan._replace(changes=[]), Counter(change.record.status for change in plan.changes)
+
+
+def _carry_out(plan: Plan) -> bool:
+    with transaction.atomic():
+        done = carry_out(plan)
+        if not done:
+            transaction.set_rollback(True)
+        return done
+
+
+def _apply(batch: list[Orphan]) -> dict[str, Status]:
+    return lifecycle.apply_restart_policy(batch, "server_restarted", RESTARTED)
+
+
+@contextmanager
+def _quick_writes() -> Iterator[None]:
+    """Wait for the disk once, before anything serves: what a power cut takes until then is recovered again."""
+    if connection.vendor != "sqlite":
+        yield
+        return
+    with connection.cursor() as cursor:
+        before = {name: cursor.execute(f"PRAGMA {name}").fetchone()[0] for name in _QUICK}
+        for name, value in _QUICK.items():
+            cursor.execute(f"PRAGMA {name}={value}")
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                cursor.execute(f"PRAGMA {name}={value}")
+            cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")

@@ -1,8 +1,7 @@
 """The response object of Open Responses, as it is at one moment of its task's life."""
 
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from tasks_app.models import Response, Task
 from tasks_app.output import Output
@@ -23,13 +22,12 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(NamedTuple):
     """What a response object is made of; times in Unix seconds."""
 
     task_id: str
     response_id: str
-    status: Status
+    status: str
     model: str
     on_restart: str
     metadata: dict[str, str]
@@ -49,7 +47,7 @@ class Subject:
         return cls(
             task_id=task.id,
             response_id=response.id,
-            status=Status(task.status),
+            status=task.status,
             model=task.model,
             on_restart=task.on_restart,
             metadata=task.metadata,
@@ -93,7 +91,7 @@ def build(subject: Subject, output: Output | None = None, *, incomplete_reason: 
         "id": subject.response_id,
         "object": "response",
         "created_at": subject.created_at,
-        "completed_at": subject.finished_at if status is Status.COMPLETED else None,
+        "completed_at": subject.finished_at if status == Status.COMPLETED else None,
         "status": name,
         "incomplete_details": {"reason": incomplete_reason} if incomplete_reason else None,
         "model": subject.model,

@@ -14,6 +14,10 @@ from tasks_app.models import JournalEntry, Snapshot, Task
 
 _PAIR = struct.Struct("<IH")
 _INSERT = "INSERT INTO task_journal (snapshot_id, position, tokens) VALUES (%s, %s, %s)"
+_CLEAR = (
+    "DELETE FROM task_journal WHERE snapshot_id IN ({})",
+    "UPDATE task_snapshots SET slot = NULL, fingerprint = '' WHERE task_id IN ({})",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,5 +73,6 @@ def append(task_id: str, position: int, tokens: Sequence[int], rows: Sequence[in
 def clear(task_ids: Sequence[str]) -> None:
     """Forget the journals: the next attempts start anew."""
     if task_ids:
-        JournalEntry.objects.filter(snapshot__in=task_ids).delete()
-        Snapshot.objects.filter(pk__in=task_ids).update(slot=None, fingerprint="")
+        with connection.cursor() as cursor:
+            for statement in _CLEAR:
+                cursor.execute(statement.format(", ".join(["%s"] * len(task_ids))), task_ids)

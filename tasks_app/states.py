@@ -34,7 +34,8 @@ ENTERED_FROM: dict[Status, frozenset[Status]] = {
 }
 
 # Chapter 11.3: where a task goes that a start of the service finds unfinished.
-RECOVERY: dict[Status, dict[RestartPolicy, Status]] = {
+# By plain text too, as the database has it: the members of these enumerations are strings.
+RECOVERY: dict[str, dict[str, Status]] = {
     Status.QUEUED: {
         RestartPolicy.FAIL: Status.FAILED,
         RestartPolicy.RETRY: Status.QUEUED,
@@ -58,7 +59,7 @@ RECOVERY: dict[Status, dict[RestartPolicy, Status]] = {
 }
 
 # What a response is called while its task is in a state; `completed` may also be `incomplete`.
-RESPONSE_STATUS: dict[Status, str] = {
+RESPONSE_STATUS: dict[str, str] = {
     Status.QUEUED: "queued",
     Status.LOADING: "queued",
     Status.RUNNING: "in_progress",

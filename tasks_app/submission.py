@@ -11,7 +11,8 @@ from django.conf import settings
 from django.db import transaction
 
 from clients_app.models import Client
-from lmsp_site.errors import InsufficientStorage
+from lmsp_site import stopping
+from lmsp_site.errors import InsufficientStorage, Unavailable
 from lmsp_site.ids import new_suffix
 from lmsp_site.models import RestartPolicy, ServiceConfig
 from models_app import catalog, chat
@@ -20,6 +21,7 @@ from tasks_app.models import IdempotencyKey, Response, Task
 
 # Below 2^53, so that every JSON reader sees the seed that was used.
 _SEEDS = 2**53
+_RETRY_AFTER_STOP_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +55,13 @@ def submit(
         answer: makes the body of a 202 from the new task, to be stored with the key.
 
     Raises:
-        ProtocolError: unknown model, a prompt that does not fit, a reused key, no room. Nothing is stored.
+        ProtocolError: unknown model, a prompt that does not fit, a reused key, no room, a service that is stopping.
+            Nothing is stored.
     """
     if key and (earlier := idempotency.find(key)):
         # What was accepted once is answered whatever a new request would be refused for by now.
         return Accepted(earlier.task, earlier)
+    _check_stop()
     _check_room()
     model = catalog.find(fields["model"])
     # Before the transaction: tokenizing a long prompt must not hold the write lock.
@@ -118,6 +122,16 @@ def _with_defaults(fields: dict[str, Any], *, background: bool) -> dict[str, Any
         "input": fields["input"],
         "background": background,
     }
+
+
+def _check_stop() -> None:
+    """Refuse new work that nobody would begin before the next start, where it could only fail or wait."""
+    if stopping.is_announced(settings.LMSP.run_dir):
+        raise Unavailable(
+            "The service is stopping and takes no new work; nothing was stored. Try again when it has restarted.",
+            code="stopping",
+            retry_after=_RETRY_AFTER_STOP_SECONDS,
+        )
 
 
 def _check_room() -> None:

@@ -57,6 +57,8 @@ def _claim(candidate: Task, host: HostClient) -> Attempt | None:
         # The attempt waits for it, and shows that it does.
     except (ProtocolError, ModelLoadFailed) as error:
         refusal = error
+    # Before it holds anything: it may have been idle for hours.
+    ownership.beat()
     run = lifecycle.claim(
         candidate, ownership.own_name(), queue.current_job_id(), loaded=engine is not None, exact=exact
     )

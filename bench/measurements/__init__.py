@@ -6,13 +6,14 @@ A new one is a module with a function `measure`, and a line in `ALL`; they run i
 from collections.abc import Callable
 
 from bench.findings import Finding
-from bench.measurements import at_once, first_token, memory, one_stream
+from bench.measurements import at_once, first_token, memory, one_stream, recovery
 from bench.subjects import Subjects
 
 ALL: dict[str, Callable[[Subjects], list[Finding]]] = {
     "one_stream": one_stream.measure,
     "first_token": first_token.measure,
     "at_once": at_once.measure,
+    "recovery": recovery.measure,
     # Last, when the service has worked and nothing else needs to run any more.
     "memory": memory.measure,
 }

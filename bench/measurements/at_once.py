@@ -12,6 +12,7 @@ def measure(subjects: Subjects) -> list[Finding]:
     """Tokens a second of all together, for each count that the service may run at once."""
     counts = [count for count in _COUNTS if count <= subjects.options.max_running]
     return [
-        speed.finding(subjects, f"at_once_{count}", f"{count} at once", at_once=count, target=_TARGET)
+        found
         for count in counts
+        for found in speed.findings(subjects, f"at_once_{count}", f"{count} at once", at_once=count, target=_TARGET)
     ]

@@ -18,7 +18,7 @@ def measure(subjects: Subjects) -> list[Finding]:
     A page that several processes map is split between them, also with those of other services on this machine: the
     sum of the resident sizes, in which it counts fully for each, is the upper bound.
     """
-    subjects.stop_raw_loop()
+    subjects.stop_raw_loops()
     time.sleep(_IDLE_SECONDS)
     before = sum(process.cpu for process in subjects.service.processes())
     time.sleep(_IDLE_SECONDS)

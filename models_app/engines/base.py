@@ -94,6 +94,24 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where to keep the cache of a long generation, and where a resume finds it.
+
+    Written whenever the sequence has grown by `every` tokens and by a quarter, so that the price of writing does not
+    grow with the length; not while less than `keep_free` bytes of disk would stay free.
+    """
+
+    path: str
+    keep_free: int = 0
+    every: int = 256
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        if not Path(self.path).is_absolute() or self.every < 1 or self.keep_free < 0:
+            raise RequestError("a checkpoint needs an absolute path and positive numbers")
+
+
+@dataclass(frozen=True, slots=True)
 class GenerateRequest:
     """One sequence to generate: a prompt of token ids, and when to stop.
 
@@ -106,6 +124,7 @@ class GenerateRequest:
     max_tokens: int | None = None
     stop: Sequence[str] = ()
     resume: Resume | None = None
+    checkpoint: Checkpoint | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no engine can run."""
@@ -124,6 +143,7 @@ class GenerateRequest:
             "max_tokens": self.max_tokens,
             "stop": list(self.stop),
             "resume": None if self.resume is None else asdict(self.resume),
+            "checkpoint": None if self.checkpoint is None else asdict(self.checkpoint),
         }
 
     @classmethod
@@ -136,6 +156,7 @@ class GenerateRequest:
                 max_tokens=data.get("max_tokens"),
                 stop=data.get("stop") or (),
                 resume=Resume(**data["resume"]) if data.get("resume") else None,
+                checkpoint=Checkpoint(**data["checkpoint"]) if data.get("checkpoint") else None,
             )
         except RequestError:
             raise

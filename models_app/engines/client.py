@@ -96,14 +96,14 @@ class HostClient:
         """End the engine of `key`, with whatever it is generating. Returns whether there was one."""
         return bool(self._ask({"op": "unload", "key": key})["unloaded"])
 
-    def ping(self) -> int:
-        """Return the host's process id, or raise `EngineUnavailable`."""
-        return int(self._ask({"op": "ping"})["pid"])
+    def ping(self, timeout: float = _PATIENCE) -> int:
+        """Return the host's process id, or raise `EngineUnavailable` after `timeout` seconds without an answer."""
+        return int(self._ask({"op": "ping"}, timeout)["pid"])
 
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, request: dict[str, Any], timeout: float = _PATIENCE) -> dict[str, Any]:
         with self._open() as channel:
             channel.send(request)
-            reply = channel.receive(_PATIENCE)
+            reply = channel.receive(timeout)
         if reply is None:
             raise EngineUnavailable("the engine host does not answer")
         return reply

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,12 @@ class EngineChild:
         self.asked_to_end: list[Callable[[], None]] = []
         """Called when it has ended, for those who wanted that."""
 
+        self.heard_at = time.monotonic()
+        """When it last said something."""
+
+        self.step_seconds = 0.0
+        """How long the step that it was computing then had taken."""
+
         self._socket_address = socket_address
         self._decoder = wire.LineDecoder()
         self.reports, report_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -52,12 +59,15 @@ class EngineChild:
     def read_reports(self) -> bool:
         """Take in what the process has said. Returns False when it has ended."""
         data = os.read(self.reports, 65536)
+        self.heard_at = time.monotonic()
         for report in self._decoder.feed(data):
             match report["type"]:
                 case "loading":
                     self.progress = report["progress"]
                 case "ready":
                     self.address = {name: value for name, value in report.items() if name != "type"}
+                case "alive":
+                    self.step_seconds = report["step_seconds"]
                 case "error":
                     self.error = report
         return bool(data)

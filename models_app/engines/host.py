@@ -31,6 +31,13 @@ _MAX_OUTBOX = 1024 * 1024
 _GRACE = 1.0
 """Seconds that engines have to end when they are asked to."""
 
+_LOOK_INTERVAL = 1.0
+_LONGEST_SILENCE = 10.0
+"""Seconds without a word after which an engine that has loaded is taken to hang; it speaks every second."""
+
+_LONGEST_STEP = 180.0
+"""Seconds after which a decode, or a chunk of a prefill, is taken never to end: far above what a large model takes."""
+
 
 class Host:
     """The engines of one service, by the key of their model."""
@@ -54,7 +61,8 @@ class Host:
             self._selector.register(listener, selectors.EVENT_READ, partial(self._accept, listener))
             self._watch_signals()
             while not self._stopping:
-                self._attend(timeout=None)
+                self._attend(timeout=_LOOK_INTERVAL if self._children else None)
+                self._end_hung()
         Path(self._address).unlink(missing_ok=True)
         self._end_children()
 
@@ -167,8 +175,11 @@ class Host:
 
     def _hear(self, engine: EngineChild, _events: int) -> None:
         """Pass on what an engine reports, and forget it when it has ended."""
+        was_ready = engine.address is not None
         if not engine.read_reports():
             self._forget(engine)
+        elif was_ready:
+            pass  # it is alive
         elif self._engines.get(engine.spec.key) is not engine:
             pass  # it was asked to end, and spoke before it heard
         elif engine.address is not None:
@@ -176,6 +187,17 @@ class Host:
         elif engine.error is None:
             for connection in self._waiting[engine.spec.key]:
                 connection.send({"type": "loading", "progress": engine.progress})
+
+    def _end_hung(self) -> None:
+        """Kill engines that have loaded and do not work; whoever waited for one gets a new one and goes on."""
+        now = time.monotonic()
+        for engine in self._children:
+            silence = now - engine.heard_at
+            if engine.address and (silence > _LONGEST_SILENCE or engine.step_seconds > _LONGEST_STEP):
+                facts = {"silence": round(silence, 1), "step": engine.step_seconds}
+                _log.error("engine hangs and is killed", extra={"pid": engine.pid, "model": engine.spec.key, **facts})
+                engine.heard_at, engine.step_seconds = now, 0.0
+                engine.kill()
 
     def _forget(self, engine: EngineChild) -> None:
         _log.info("engine ended", extra={"pid": engine.pid, "model": engine.spec.key})

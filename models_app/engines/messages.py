@@ -23,10 +23,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The journalled tokens are decoded again; this is the text they had released (length in characters)."""
+    """The journalled tokens are in the cache again; this is the text they had released (length in characters).
+
+    The first `restored` of them came from a checkpoint, the rest was decoded again.
+    """
 
     text_length: int
     text_sha256: str
+    restored: int = 0
 
 
 @dataclass(frozen=True, slots=True)

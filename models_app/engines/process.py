@@ -1,6 +1,7 @@
 """The process of one loaded model: `python -m models_app.engines.process --socket ADDRESS --spec JSON`.
 
-Loads, says so on a pipe (`loading`, then `ready` or `error`, one JSON object a line), and serves until it is killed.
+Loads, says so on a pipe (`loading`, then `ready` or `error`, one JSON object a line), and serves until it is killed,
+saying every second that it is `alive`.
 It holds nothing that would have to be saved.
 """
 
@@ -12,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from lmsp_site import logs
 from models_app.engines import wire
@@ -40,7 +42,14 @@ def main() -> None:
     listener = wire.listen(arguments.socket)
     address = EngineAddress(arguments.socket, engine.fingerprint, engine.slots, engine.context_length, os.getpid())
     report({"type": "ready", **address.to_dict()})
-    EngineServer(engine, listener, flush_interval=spec.flush_interval, max_outbox=arguments.max_outbox).run()
+    os.set_blocking(arguments.report_fd, False)
+    EngineServer(
+        engine,
+        listener,
+        flush_interval=spec.flush_interval,
+        on_pulse=_pulse_reporter(report),
+        max_outbox=arguments.max_outbox,
+    ).run()
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -64,6 +73,14 @@ def _reporter(descriptor: int) -> Callable[[dict[str, object]], None]:
         os.write(descriptor, wire.encode(message))
 
     return report
+
+
+def _pulse_reporter(report: Callable[[dict[str, object]], None]) -> Callable[[float], None]:
+    def on_pulse(step_seconds: float) -> None:
+        with suppress(BlockingIOError):  # nobody has read for half an hour
+            report({"type": "alive", "step_seconds": round(step_seconds, 3)})
+
+    return on_pulse
 
 
 def _progress_reporter(report: Callable[[dict[str, object]], None]) -> Callable[[float], None]:

@@ -4,20 +4,26 @@ Continuous batching for an engine that offers slots, under rules that make every
 journal. A sequence keeps one slot, and its slot is its row in every decode. A decode has as many rows as the
 highest slot that takes part in it, plus one; slots below that do not take part are holes. Which bits come out
 depends on that number, so it is kept with each token (see `base.Resume`), and a resume feeds each journalled token
-in a decode of that many rows again. A prompt is prefilled in chunks, alone, between decodes.
+in a decode of that many rows again. A prompt is prefilled in chunks, alone, between decodes. The cache of a long
+sequence is saved now and then, and a resume that finds it replays only what came later.
 """
 
 import hashlib
+import logging
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from models_app.engines import checkpoints
 from models_app.engines.base import DecodeError, GenerateRequest, RequestError
 from models_app.engines.messages import Admitted, Failed, Finished, Message, Progress, Replayed, Tokens
 from models_app.engines.sequence import SlotSequence
 from models_app.engines.slots import SlotModel
 from models_app.engines.transcript import Transcript
+
+_log = logging.getLogger(__name__)
 
 _DECODE_SHARE = 1 / 3
 """Seconds of decoding between two chunks for each second that a chunk took, so that neither waits for the other."""
@@ -39,6 +45,7 @@ class SlotScheduler:
         self._lock = threading.Lock()
         self._cancelled: set[int] = set()
         self._prefilling: int | None = None
+        self._checkpoints = checkpoints.Writer()
 
     @property
     def fingerprint(self) -> str:
@@ -162,6 +169,27 @@ class SlotScheduler:
         sequence.end_phase("queued")
         exact = sequence.request.resume is None or self._required_slot(sequence) is not None
         self._say(sequence, Admitted(slot, exact))
+        self._restore(sequence)
+
+    def _restore(self, sequence: SlotSequence) -> None:
+        """Take from the request's checkpoint what the journal says as well."""
+        checkpoint = sequence.request.checkpoint
+        if checkpoint is None or not sequence.forced:
+            return
+        found = checkpoints.read(Path(checkpoint.path))
+        if found is None:
+            return
+        origin, state = found
+        # The last token of the journal is fed freely, whoever runs beside it now.
+        fed = origin.common(sequence.origin(self.fingerprint, sequence.forced - 1))
+        prompt = len(sequence.request.prompt)
+        if fed < 0 or not self._model.restore(sequence.slot, state, prompt + fed):
+            return
+        sequence.prefilled, sequence.fed, sequence.restored = prompt, fed, fed
+        sequence.saved_at = sequence.length
+        sequence.end_phase("prefill")
+        if not sequence.is_replaying:
+            self._end_replay(sequence)
 
     def _finish_resumed(self, sequence: SlotSequence) -> None:
         """End a request whose journal was complete: it was interrupted after its last token."""
@@ -282,6 +310,26 @@ class SlotScheduler:
                 self._say(sequence, Progress("replay", sequence.fed, sequence.forced))
             else:
                 self._end_replay(sequence)
+            self._save_if_due(sequence)
+
+    def _save_if_due(self, sequence: SlotSequence) -> None:
+        """Save the cache for a resume; while another one is being written, the next decode asks again."""
+        checkpoint = sequence.request.checkpoint
+        if (
+            checkpoint is None
+            or not sequence.wants_checkpoint
+            or self._checkpoints.is_busy
+            or sequence.transcript.reason is not None
+        ):
+            return
+        sequence.saved_at = sequence.length
+        try:
+            state = self._model.save(sequence.slot)
+        except (DecodeError, OSError) as error:
+            _log.warning("cache not saved", extra={"path": checkpoint.path, "error": str(error)})
+            return
+        origin = sequence.origin(self.fingerprint, sequence.fed)
+        self._checkpoints.write(Path(checkpoint.path), checkpoint.keep_free, origin, state)
 
     def _row_count(self, leader: SlotSequence, ready: list[SlotSequence]) -> int:
         if leader.is_replaying:
@@ -305,7 +353,8 @@ class SlotScheduler:
 
     def _say_replayed(self, sequence: SlotSequence) -> None:
         text = sequence.transcript.resumed_text
-        self._say(sequence, Replayed(len(text), hashlib.sha256(text.encode()).hexdigest()))
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        self._say(sequence, Replayed(len(text), digest, sequence.restored))
 
     def _say(self, sequence: SlotSequence, message: Message) -> None:
         self._messages.append((sequence.key, message))

@@ -3,6 +3,7 @@
 import time
 
 from models_app.engines.base import GenerateRequest
+from models_app.engines.checkpoints import Origin
 from models_app.engines.slots import SlotSampler
 from models_app.engines.transcript import Transcript
 
@@ -26,6 +27,12 @@ class SlotSequence:
         self.forced = len(transcript.tokens)
         """Generated tokens that come from the journal."""
 
+        self.restored = 0
+        """Generated tokens that came into the cache from a checkpoint."""
+
+        self.saved_at = len(request.prompt)
+        """Tokens in the cache when it was last saved, or when there was nothing to save yet."""
+
         self.turn = 0
         """The decode that it last took part in."""
 
@@ -44,6 +51,22 @@ class SlotSequence:
     def is_replaying(self) -> bool:
         """Whether the token after the next one to be fed is known. The last one of a journal is fed freely."""
         return self.fed + 1 < self.forced
+
+    @property
+    def length(self) -> int:
+        """Tokens in the cache."""
+        return self.prefilled + self.fed
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether it has grown so much since its cache was saved that it should be saved again."""
+        checkpoint = self.request.checkpoint
+        return checkpoint is not None and self.length >= self.saved_at + max(checkpoint.every, self.saved_at // 4)
+
+    def origin(self, fingerprint: str, fed: int) -> Origin:
+        """What makes this sequence's cache when the first `fed` of its tokens are in it."""
+        transcript = self.transcript
+        return Origin(fingerprint, self.request.prompt, transcript.tokens[:fed], transcript.rows[1 : fed + 1])
 
     def forced_rows(self, slots: int) -> int:
         """The row count of the decode in which the next token was fed, as near as `slots` come to it."""

@@ -1,7 +1,8 @@
 """An engine behind a socket: one connection, one generation; hanging up cancels it.
 
 Two threads. The decode thread runs the engine and sends what comes of it, without ever waiting for a reader. The IO
-thread takes connections and requests, notices who hangs up, and sends on to readers that were slow.
+thread takes connections and requests, notices who hangs up, sends on to readers that were slow, and says every second
+that both are alive.
 """
 
 import logging
@@ -12,6 +13,7 @@ import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Never
 
 from models_app.engines import memory, messages
@@ -26,18 +28,31 @@ MAX_OUTBOX = 8 * 1024 * 1024
 """Bytes that a reader may leave lying before it is hung up on."""
 
 _PROGRESS_INTERVAL = 0.1
+_PULSE_INTERVAL = 1.0
 
 
 class EngineServer:
-    """Serves one engine on one listening socket, for as long as the process lives."""
+    """Serves one engine on one listening socket, for as long as the process lives.
+
+    `on_pulse` is called every second with the time that the step now being computed has taken, in seconds; 0 between
+    two steps.
+    """
 
     def __init__(
-        self, engine: Engine, listener: socket.socket, *, flush_interval: float, max_outbox: int = MAX_OUTBOX
+        self,
+        engine: Engine,
+        listener: socket.socket,
+        *,
+        flush_interval: float,
+        on_pulse: Callable[[float], None],
+        max_outbox: int = MAX_OUTBOX,
     ) -> None:
         self._engine = engine
         self._listener = listener
         self._flush_interval = flush_interval
+        self._on_pulse = on_pulse
         self._max_outbox = max_outbox
+        self._step_began: float | None = None
         self._requests: queue.SimpleQueue[tuple[_Generation, GenerateRequest]] = queue.SimpleQueue()
         self._running: dict[int, _Generation] = {}
         self._selector = selectors.DefaultSelector()
@@ -54,7 +69,10 @@ class EngineServer:
             if self._engine.is_prefilling:
                 for generation in self._running.values():
                     generation.flush()
-            for key, message in self._engine.step():
+            self._step_began = time.monotonic()
+            said = self._engine.step()
+            self._step_began = None
+            for key, message in said:
                 self._pass_on(key, message)
 
     # The decode thread.
@@ -83,8 +101,14 @@ class EngineServer:
     def _serve_connections(self) -> Never:
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(self._wake_up, selectors.EVENT_READ)
+        next_pulse = 0.0
         while True:
-            for ready, events in self._selector.select():
+            now = time.monotonic()
+            if now >= next_pulse:
+                next_pulse = now + _PULSE_INTERVAL
+                began = self._step_began
+                self._on_pulse(now - began if began is not None else 0.0)
+            for ready, events in self._selector.select(next_pulse - now):
                 if ready.fileobj is self._listener:
                     self._accept()
                 elif ready.fileobj == self._wake_up:

@@ -1,5 +1,6 @@
 """What `scheduler.SlotScheduler` asks of a model: a cache in slots, and computations over rows."""
 
+import mmap
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -45,6 +46,12 @@ class SlotModel(Protocol):
 
     def clear(self, slot: int) -> None:
         """Empty the slot's cache."""
+
+    def save(self, slot: int) -> mmap.mmap:
+        """A copy of the slot's cache."""
+
+    def restore(self, slot: int, state: bytes, length: int) -> bool:
+        """Fill an empty slot with the first `length` tokens of a saved cache; False, and empty, where it cannot."""
 
     def abort(self) -> None:
         """Break off the prefill that is running, from another thread."""

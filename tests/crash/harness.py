@@ -1,6 +1,7 @@
 """The crash harness: the real service under load, its processes killed at random moments, and what must hold then."""
 
 import random
+import re
 import threading
 import time
 from collections import Counter
@@ -56,6 +57,7 @@ class Tally:
     tasks: Counter[str] = field(default_factory=Counter)
     resumed: int = 0
     resumed_exactly: int = 0
+    from_checkpoints: int = 0
     retried: int = 0
     cancels: int = 0
     readers: int = 0
@@ -88,6 +90,7 @@ class Soak:
             self.tally.rounds += 1
             self.tally.seconds += time.monotonic() - began
             after_round(self.tally)
+        self.tally.from_checkpoints = len(re.findall(r"from_checkpoint=[1-9]", self._service.log.read_text()))
         return self.tally
 
     def _round(self, name: str) -> None:
@@ -198,7 +201,8 @@ class Soak:
 @contextmanager
 def soaking(data_dir: Path, plan: Plan) -> Iterator[Soak]:
     """A service to be tortured, and none of its processes afterwards."""
-    service = Service(data_dir)
+    # Every resume of more than a few tokens finds a checkpoint, or half of one.
+    service = Service(data_dir, LMSP_CHECKPOINT_TOKENS="12")
     # No connection outlives its request: a killed server's would be found broken by the next one.
     limits = httpx.Limits(max_keepalive_connections=0)
     try:

@@ -91,6 +91,7 @@ def _table(tally: Tally, races: Outcome) -> str:
         ("retried tasks", tally.retried),
         ("resumed tasks", tally.resumed),
         ("  equal to their twin", tally.resumed_exactly),
+        ("replays that began at a checkpoint", tally.from_checkpoints),
         ("cancel races", sum(races.winners.values())),
         *((f"  {contest}", count) for contest, count in sorted(races.winners.items())),
         ("violations", len(tally.violations) + len(races.violations)),

@@ -2,6 +2,7 @@
 
 import json
 import logging.config
+import os
 import signal
 import sys
 from functools import partial
@@ -26,6 +27,14 @@ def is_ready(mark: Path) -> bool:
     return True
 
 
+def announce(directory: Path) -> None:
+    """Write the announcement down between what the children write, and fail where that is wanted."""
+    with (directory / "journal").open("a") as journal:
+        journal.write(f"supervisor announced {os.getpid()}\n")
+    if (directory / "cannot-announce").exists():
+        raise OSError("no announcement")
+
+
 def main(directory: Path, description: dict[str, Any]) -> None:
     logging.config.dictConfig(logs.configuration("json", "INFO"))
     try:
@@ -37,7 +46,8 @@ def main(directory: Path, description: dict[str, Any]) -> None:
         for name, command in description["children"].items()
     ]
     pace = supervisor.Pace(**description["pace"])
-    supervisor.Supervisor(children, description["grace"], partial(is_ready, directory / "ready"), pace).run()
+    ready, stopping = partial(is_ready, directory / "ready"), partial(announce, directory)
+    supervisor.Supervisor(children, description["grace"], ready, stopping, pace).run()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 

@@ -1,5 +1,7 @@
 """A worker or an engine dies alone: it is noticed, its tasks' policies are applied, and the service goes on."""
 
+import os
+import signal
 import threading
 import time
 
@@ -22,6 +24,12 @@ def _kill_the_next_engine(service: Service, but: list[int]) -> list[int]:
     engines = eventually(lambda: [pid for pid in victims.find(service, Victim.ENGINE) if pid not in but], 60)
     victims.kill(engines)
     return engines
+
+
+def _idle(service: Service, number: int) -> list[int]:
+    """Return the idle workers, if there are so many."""
+    found = victims.find(service, Victim.IDLE_WORKER)
+    return found if len(found) == number else []
 
 
 @pytest.mark.parametrize(
@@ -82,12 +90,43 @@ def test_readers_who_stay_see_one_seamless_stream(own_service: Service, victim: 
     own_service.check_log()
 
 
-def test_a_queue_whose_lock_died_with_an_idle_worker_is_noticed(own_service: Service) -> None:
-    """One of the idle workers waits for a job and holds the others' lock: killed there, it takes the lock along."""
-    own_service.finished(own_service.create(max_output_tokens=2)["id"])
+def test_idle_workers_that_die_take_nothing_along(own_service: Service) -> None:
+    """One of them waits for a job and holds the lock of all who want one."""
+    task = own_service.create("Write a long story.", on_restart="fail")["id"]
+    _mid_text(own_service, task)
+    idle = eventually(lambda: _idle(own_service, 3))
+    busy = victims.find(own_service, Victim.BUSY_WORKER)
+    victims.kill(idle)
+    others = [own_service.create(max_output_tokens=2)["id"] for _ in range(3)]
+    for other in others:
+        assert own_service.finished(other, 30)["attempt"] == 1
+    assert victims.find(own_service, Victim.BUSY_WORKER) == busy
+    assert own_service.task(task)["status"] == "running"
+    own_service.request("POST", f"/v1/tasks/{task}/cancel")
     own_service.settle()
-    killed = eventually(lambda: len(idle := victims.find(own_service, Victim.IDLE_WORKER)) == 4 and idle, 60)
-    assert killed
+    # And so soon before a stop that nobody has replaced them.
+    victims.kill(eventually(lambda: _idle(own_service, 4)))
+    began = time.monotonic()
+    own_service.stop()
+    assert time.monotonic() - began < 8, "the grace of 10 s is for those who need it"
+    assert "stalled" not in own_service.log.read_text()
+
+
+def test_helpers_that_die_while_they_wait_are_replaced(own_service: Service) -> None:
+    """The one that takes the results waits with a lock in its hand as well."""
+    own_service.finished(own_service.create(max_output_tokens=2)["id"])
+    killed = eventually(lambda: victims.find(own_service, Victim.HELPER))
     victims.kill(killed)
+    eventually(lambda: set(victims.find(own_service, Victim.HELPER)) - set(killed))
+    results = own_service.sql("SELECT count(*) FROM django_q_task")
+    own_service.finished(own_service.create(max_output_tokens=2)["id"])
+    eventually(lambda: own_service.sql("SELECT count(*) FROM django_q_task") > results)
+    assert "stalled" not in own_service.log.read_text()
+
+
+def test_a_cluster_that_takes_no_jobs_is_noticed(own_service: Service) -> None:
+    own_service.finished(own_service.create(max_output_tokens=2)["id"])
+    for pid in eventually(lambda: victims.find(own_service, Victim.HELPER)):
+        os.kill(pid, signal.SIGSTOP)
     assert own_service.finished(own_service.create(max_output_tokens=2)["id"])["status"] == "completed"
     assert "stalled and will be restarted" in own_service.log.read_text()

@@ -7,8 +7,8 @@ from tests.crash.victims import Victim
 
 
 def test_whatever_is_killed_nothing_is_lost_doubled_or_changed(tmp_path: Path) -> None:
-    kills = 3
-    plan = Plan(seed=1, rounds=-(-len(Victim) // kills), kills=kills, tasks=6, span=2.0)
+    kills = 4
+    plan = Plan(seed=1, rounds=-(-len(Victim) // kills), kills=kills, tasks=6, span=2.5)
     with soaking(tmp_path / "data", plan) as soak:
         tally = soak.run()
     assert tally.violations == []

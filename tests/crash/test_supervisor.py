@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from lmsp_site.children import Child, ChildSpec
 from tests.crash.supervised import FAST, ROOT, Supervised, environment, is_alive
 from tests.service import eventually
 
@@ -31,6 +32,23 @@ def test_children_start_in_order_and_stop_in_the_opposite_order(supervised: Supe
     assert [line["child"] for line in supervised.logged("started")] == ["first", "second", "third"]
     assert [name for name, event, _ in supervised.events() if event == "stopped"] == ["third", "second", "first"]
     assert not supervised.living()
+
+
+def test_a_stop_is_announced_before_the_first_child_is_asked(supervised: Supervised) -> None:
+    supervised.start(first=[], second=[])
+
+    supervised.stop()
+    after_start = [(name, event) for name, event, _ in supervised.events() if event != "started"]
+    assert after_start == [("supervisor", "announced"), ("second", "stopped"), ("first", "stopped")]
+
+
+def test_a_stop_that_cannot_be_announced_is_a_stop(supervised: Supervised) -> None:
+    (supervised.directory / "cannot-announce").touch()
+    supervised.start(first=[], second=[])
+
+    assert supervised.stop() == 0
+    assert supervised.logged("cannot announce the stop")
+    assert [name for name, event, _ in supervised.events() if event == "stopped"] == ["second", "first"]
 
 
 def test_it_is_ready_once_and_goes_on(supervised: Supervised) -> None:
@@ -109,6 +127,17 @@ def test_a_child_that_ignores_sigterm_is_killed_after_the_grace_with_all_it_star
     assert [line["child"] for line in supervised.logged("killed")] == ["stubborn"]
     # The one after it had its turn in spite of it.
     assert supervised.pids("good", "stopped")
+
+
+def test_a_child_that_ends_just_before_it_is_asked_to_stop_is_buried_like_any_other() -> None:
+    child = Child(ChildSpec("brief", ["true"]))
+    child.start()
+    eventually(child.has_ended)
+
+    child.terminate()
+
+    assert child.has_ended()
+    assert child.bury() == ("exit status 0", [])
 
 
 def test_a_second_request_to_stop_kills_at_once(supervised: Supervised) -> None:

@@ -1,10 +1,14 @@
 """An engine in this process, driven step by step, so that a test decides what runs beside what."""
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from models_app.engines.base import GenerateRequest, Resume
+from models_app.engines import llamacpp
+from models_app.engines.base import GenerateRequest, ModelSpec, Resume
 from models_app.engines.llamacpp import Vocabulary
+from models_app.engines.llamacpp_context import SlotContext
 from models_app.engines.messages import Admitted, Failed, Finished, Message, Replayed, Tokens
 from models_app.engines.sampling import SamplingParams
 from models_app.engines.scheduler import SlotScheduler
@@ -103,6 +107,44 @@ class Driver:
 
     def resume(self, request: GenerateRequest, resume: Resume) -> Outcome:
         return self.run_alone(replace(request, resume=resume))
+
+
+class CacheReader(SlotContext):
+    """The real model, which also takes a digest of a slot's cache when it has reached one of certain lengths."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__(spec, lambda _progress: None)
+        self.digests: dict[tuple[int, int], str] = {}
+        """By slot and length."""
+
+        self._wanted: frozenset[tuple[int, int]] = frozenset()
+
+    def watch(self, wanted: Iterable[tuple[int, int]]) -> None:
+        """Forget all digests, and take them of these slots at these lengths from now on."""
+        self.digests, self._wanted = {}, frozenset(wanted)
+
+    def digest(self, slot: int) -> str:
+        with self.save(slot) as state:
+            return hashlib.sha256(state).hexdigest()
+
+    def decode(self, rows: Sequence[int | None], *, logits: bool) -> None:
+        super().decode(rows, logits=logits)
+        for slot, token in enumerate(rows):
+            at = (slot, self.lengths[slot])
+            if token is not None and at in self._wanted:
+                self.digests[at] = self.digest(slot)
+
+
+QUANTISATIONS = {"F16": 1, "Q8_0": 7, "Q4_K_M": 15}
+"""llama.cpp's numbers of file types whose kernels treat rows in other ways than the demo model's."""
+
+
+def quantise(source: Path, target: Path, name: str) -> None:
+    """Make the model of another quantisation: good enough to generate with, and as sensitive as any."""
+    lib = llamacpp.library()
+    params = lib.llama_model_quantize_default_params()
+    params.ftype, params.allow_requantize, params.nthread = QUANTISATIONS[name], True, 1
+    assert lib.llama_model_quantize(str(source).encode(), str(target).encode(), params) == 0
 
 
 def longest_common_prefix(one: Sequence[int], other: Sequence[int]) -> int:

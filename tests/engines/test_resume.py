@@ -1,6 +1,5 @@
 """An interrupted generation goes on exactly where it was: same tokens, same text, nothing sent twice."""
 
-import ctypes
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from models_app.engines import llamacpp
 from models_app.engines.base import GenerateRequest, ModelSpec, RequestError, Resume
 from models_app.engines.llamacpp import Tokenizer
 from models_app.engines.llamacpp_context import SlotContext
 from models_app.engines.messages import Admitted, Progress
 from models_app.engines.sampling import SamplingParams
 from models_app.engines.scheduler import SlotScheduler
-from tests.engines.driving import GREEDY, SAMPLED, Driver, Outcome, chat_prompt
+from tests.engines.driving import GREEDY, SAMPLED, CacheReader, Driver, Outcome, chat_prompt, quantise
 from tests.service import demo_model
 
 STORY = "Write a story about a king."
@@ -167,36 +165,11 @@ def test_a_journal_without_a_row_count_for_each_token_is_refused() -> None:
         Resume(0, (1, 2, 3), (0, 1))
 
 
-class _CacheReader(SlotContext):
-    """The real model, which also takes a digest of a slot's cache when it has reached a certain length."""
-
-    def __init__(self, spec: ModelSpec, lengths: range) -> None:
-        super().__init__(spec, lambda _progress: None)
-        self.digests: dict[tuple[int, int], str] = {}
-        self._lengths = lengths
-
-    def decode(self, rows: Sequence[int | None], *, logits: bool) -> None:
-        super().decode(rows, logits=logits)
-        for slot, token in enumerate(rows):
-            if token is not None and self.lengths[slot] in self._lengths:
-                size = self._lib.llama_state_seq_get_size(self._context, slot)
-                state = (ctypes.c_uint8 * size)()
-                self._lib.llama_state_seq_get_data(self._context, state, size, slot)
-                self.digests[slot, self.lengths[slot]] = hashlib.sha256(state).hexdigest()
-
-    def take_digests(self) -> dict[tuple[int, int], str]:
-        taken, self.digests = self.digests, {}
-        return taken
-
-
 @pytest.fixture(scope="module")
 def half_precision_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo model in 16 bits: one row and several take different kernels there, which give other bits."""
-    lib = llamacpp.library()
     path = tmp_path_factory.mktemp("model") / "f16.gguf"
-    params = lib.llama_model_quantize_default_params()
-    params.ftype, params.allow_requantize, params.nthread = 1, True, 1
-    assert lib.llama_model_quantize(str(demo_model()).encode(), str(path).encode(), params) == 0
+    quantise(demo_model(), path, "F16")
     return path
 
 
@@ -205,20 +178,23 @@ def test_the_cache_is_rebuilt_bit_for_bit_where_the_row_count_decides_the_bits(
 ) -> None:
     prompt = chat_prompt(tokenizer, STORY)
     # Of 15 journalled tokens 14 have a known successor; the last one is fed freely, whatever runs beside it.
-    lengths = range(len(prompt) + 1, len(prompt) + 15)
-    model = _CacheReader(replace(spec, path=str(half_precision_model), context_length=256), lengths)
+    watched = [(slot, len(prompt) + fed) for slot in (0, 1) for fed in range(1, 15)]
+    model = CacheReader(replace(spec, path=str(half_precision_model), context_length=256))
+    model.watch(watched)
     driver = Driver(SlotScheduler(model))
     request = GenerateRequest(prompt, SAMPLED, max_tokens=16)
     # The first runs alone until it has five tokens, the second ends in company.
     first, second = driver.run(request, replace(request, sampling=GREEDY), tokens_between=5)
-    original = model.take_digests()
+    original = model.digests
     assert {1, 2} <= set(first.rows)
 
+    model.watch(watched)
     driver.run(replace(request, resume=first.resume(15)), replace(request, resume=second.resume(15)))
-    assert model.take_digests() == original
+    assert model.digests == original
     assert len(original) == 2 * 14
 
     naive = Resume(first.slot, first.tokens[:15], [0, *[1] * 14])
+    model.watch(watched)
     driver.resume(request, naive)
-    assert model.take_digests() != {at: digest for at, digest in original.items() if at[0] == first.slot}
+    assert model.digests != {at: digest for at, digest in original.items() if at[0] == first.slot}
     driver.engine.close()

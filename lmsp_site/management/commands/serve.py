@@ -4,6 +4,7 @@ import http.client
 import os
 import socket
 import sys
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -11,13 +12,18 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 from django.db import connections
 
-from lmsp_site import address, supervisor
+from lmsp_site import address, stopping, supervisor
 from lmsp_site.children import ChildSpec
 from lmsp_site.configuration import REPOSITORY, Configuration
+from lmsp_site.watchdogs import Unanswered
+from models_app.engines.client import EngineUnavailable, HostClient
 from tasks_app import recovery
 from tasks_app.queue import StallWatch
 
-_READY_TIMEOUT_SECONDS = 2.0
+_ANSWER_TIMEOUT_SECONDS = 2.0
+# From the first question without an answer until it is killed. A start, on a busy machine too, has to fit into it.
+_WEB_PATIENCE_SECONDS = 30.0
+_HOST_PATIENCE_SECONDS = 15.0
 _CLOSE_TIMEOUT_SECONDS = 5
 
 
@@ -44,12 +50,18 @@ class Command(BaseCommand):
         os.environ["LMSP_DATA_DIR"] = str(configuration.data_dir)
         os.chdir(REPOSITORY)
         with listener:
-            children = [_engine_host(configuration), _workers(), _web(listener)]
-            supervisor.Supervisor(children, configuration.shutdown_grace, self._announce_when_ready).run()
+            # Stopped in the opposite order: the web server serves until the workers have finished what they can.
+            children = [_engine_host(configuration), _web(configuration, listener), _workers()]
+            supervisor.Supervisor(
+                children,
+                configuration.shutdown_grace,
+                ready=self._announce_when_ready,
+                stopping=partial(stopping.announce, configuration.run_dir),
+            ).run()
 
     def _announce_when_ready(self) -> bool:
         configuration: Configuration = settings.LMSP
-        if not _is_ready(configuration):
+        if not _answers(configuration, "/readyz"):
             return False
         url = address.url(configuration.host, configuration.port)
         self.stdout.write(f"The service is ready at {url} (admin: {url}/admin/). Ctrl-C stops it.")
@@ -59,7 +71,15 @@ class Command(BaseCommand):
 
 def _engine_host(configuration: Configuration) -> ChildSpec:
     command = [sys.executable, "-m", "models_app.engines.host", "--run-dir", str(configuration.run_dir)]
-    return ChildSpec("engine-host", command)
+    client = HostClient(configuration.run_dir)
+
+    def answers() -> bool:
+        try:
+            return client.ping(timeout=_ANSWER_TIMEOUT_SECONDS) > 0
+        except EngineUnavailable:
+            return False
+
+    return ChildSpec("engine-host", command, stalled=Unanswered(answers, _HOST_PATIENCE_SECONDS))
 
 
 def _workers() -> ChildSpec:
@@ -76,7 +96,7 @@ def _workers() -> ChildSpec:
     return ChildSpec("workers", [sys.executable, str(REPOSITORY / "manage.py"), "run_workers"], stalled=stalled)
 
 
-def _web(listener: socket.socket) -> ChildSpec:
+def _web(configuration: Configuration, listener: socket.socket) -> ChildSpec:
     command = [
         *(sys.executable, "-m", "daphne"),
         *("--fd", str(listener.fileno())),
@@ -87,14 +107,15 @@ def _web(listener: socket.socket) -> ChildSpec:
         *("--application-close-timeout", str(_CLOSE_TIMEOUT_SECONDS)),
         "lmsp_site.asgi:application",
     ]
-    return ChildSpec("web", command, descriptors=(listener.fileno(),))
+    stalled = Unanswered(partial(_answers, configuration, "/healthz"), _WEB_PATIENCE_SECONDS)
+    return ChildSpec("web", command, descriptors=(listener.fileno(),), stalled=stalled)
 
 
-def _is_ready(configuration: Configuration) -> bool:
+def _answers(configuration: Configuration, path: str) -> bool:
     host = address.reachable(configuration.host)
-    connection = http.client.HTTPConnection(host, configuration.port, timeout=_READY_TIMEOUT_SECONDS)
+    connection = http.client.HTTPConnection(host, configuration.port, timeout=_ANSWER_TIMEOUT_SECONDS)
     try:
-        connection.request("GET", "/readyz")
+        connection.request("GET", path)
         return connection.getresponse().status == http.client.OK
     except (OSError, http.client.HTTPException):
         return False

@@ -1,0 +1,121 @@
+"""Tasks that the last service left over: made, recovered and timed, in a process and a database of their own.
+
+To be imported when Django is set up, with ``LMSP_DATA_DIR`` an empty directory.
+"""
+
+import json
+import time
+from itertools import product
+
+from django.core.management import call_command
+from django.db import connection, transaction
+
+from bench import processes
+from clients_app.models import Client
+from lmsp_site.ids import new_suffix
+from lmsp_site.models import RestartPolicy
+from tasks_app import idempotency, lifecycle, recovery, responses, snapshot
+from tasks_app.idempotency import Claim
+from tasks_app.models import Response, Task
+from tasks_app.output import Output
+from tasks_app.states import CLAIMED, UNFINISHED, Status
+
+_PROMPT = list(range(40))
+_WORDS = ["Once upon", " a", " time"]
+_REQUEST = {
+    **responses.DEFAULTS,
+    "input": [{"role": "user", "content": "Tell me a story of a lighthouse."}],
+    "max_output_tokens": 192,
+    "temperature": 0.7,
+    "seed": 1,
+}
+# The originals take turns. The id tells the copies apart, and sorts them by age.
+_COPY = """
+    WITH RECURSIVE
+        numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < {copies}),
+        originals(original, place) AS (SELECT id, row_number() OVER (ORDER BY id) - 1 FROM tasks)
+    INSERT INTO {table} ({columns})
+    SELECT {values}
+    FROM numbers JOIN originals ON place = n % {originals} JOIN {table} ON {table}.{key} = original
+    ORDER BY n, {table}.rowid
+"""
+_KEYS = {
+    "responses": ("task_id", {"id": "resp"}),
+    "task_events": ("task_id", {}),
+    "task_snapshots": ("task_id", {}),
+    "task_journal": ("snapshot_id", {}),
+    "idempotency_keys": ("task_id", {"key": "key"}),
+    # Last: until then the originals alone are there.
+    "tasks": ("id", {}),
+}
+"""Each table that knows tasks: its column with the task's id, and what else must differ from copy to copy."""
+
+
+def main(count: int) -> None:
+    """Leave `count` tasks, recover them, and print as JSON what that took, and how many cores others used meanwhile."""
+    call_command("migrate", verbosity=0)
+    client, _ = Client.pair("bench", ["tasks:read", "tasks:write"])
+    cells = list(product(sorted(UNFINISHED), RestartPolicy))
+    for status, policy in cells:
+        _leave(client, status, policy)
+    _multiply(len(cells), count - len(cells))
+    machine, cpu, began = processes.machine_cpu(), time.process_time(), time.perf_counter()
+    went = recovery.recover_all()
+    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+    foreign = max(processes.machine_cpu() - machine - cpu, 0.0) / seconds
+    assert went.total() == count, went
+    print(json.dumps({"tasks": count, "seconds": seconds, "cpu_seconds": cpu, "foreign_cores": foreign, "went": went}))
+
+
+def _leave(client: Client, status: Status, policy: RestartPolicy) -> None:
+    """Leave a task as the end of its worker does; one in twelve has a caller that would ask again by its key."""
+    suffix = new_suffix()
+    task = Task(
+        id=f"task_{suffix}",
+        client=client,
+        model="bench",
+        on_restart=policy,
+        metadata={"purpose": "bench"},
+        input_tokens=len(_PROMPT),
+        created_at=lifecycle.now(),
+    )
+    response = Response(id=f"resp_{suffix}", task=task, request=_REQUEST, created_at=task.created_at)
+    with transaction.atomic():
+        lifecycle.birth(task, response)
+        snapshot.create(task, _PROMPT, seed=1)
+        if status is Status.RUNNING and policy is RestartPolicy.FAIL:
+            claim = Claim.of(client, "/v1/responses", suffix, _REQUEST)
+            assert claim is not None
+            idempotency.store(claim, task, status=None, body=None)
+    if status not in CLAIMED:
+        return
+    run = lifecycle.claim(task, "worker-dead", "job", loaded=status is not Status.LOADING)
+    assert run is not None
+    if status is not Status.LOADING:
+        output = Output()
+        for position, word in enumerate(_WORDS):
+            lifecycle.append(run, position, [position], [1], output.write(word))
+    if status is Status.CANCELLING:
+        lifecycle.cancel(task.id)
+
+
+def _multiply(originals: int, copies: int) -> None:
+    """Copy the tasks in turns, with everything that belongs to them."""
+    # The rows of the copies come before the copies.
+    with transaction.atomic(), connection.cursor() as cursor:
+        for table, (key, own) in _KEYS.items():
+            columns = [column.name for column in connection.introspection.get_table_description(cursor, table)]
+            values = {name: f"{table}.{name}" for name in columns}
+            values |= {name: f"printf('{prefix}_%026d', n)" for name, prefix in {**own, key: "task"}.items()}
+            if table in ("task_events", "task_journal", "idempotency_keys"):
+                del values["id"]
+            cursor.execute(
+                _COPY.format(
+                    table=table,
+                    key=key,
+                    columns=", ".join(values),
+                    values=", ".join(values.values()),
+                    copies=copies,
+                    originals=originals,
+                )
+            )

@@ -1,0 +1,31 @@
+"""The announcement that this service is stopping: a lock, which the kernel drops with the process that made it.
+
+No announcement can be left over by a process that was killed and refuse work for ever. The lock is flock(2)'s, so
+that `flock(1)` makes it too, where the service's processes are started by hand.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+
+def announce(run_dir: Path) -> None:
+    """Announce the stop until this process ends. To be called after its last fork: a child would hold it as well."""
+    fcntl.flock(_open(run_dir), fcntl.LOCK_EX)
+
+
+def is_announced(run_dir: Path) -> bool:
+    """Tell whether a stop is announced; three system calls."""
+    descriptor = _open(run_dir)
+    try:
+        # Shared: those who only ask are not in each other's way.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _open(run_dir: Path) -> int:
+    return os.open(run_dir / "stopping.lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,1 @@
+"""What the commands ``tasks`` and ``status`` show to a person in a terminal."""

@@ -1,0 +1,41 @@
+"""A task's log as it grows, for a program without an event loop; see ``stream`` for the one that has it."""
+
+import select
+import time
+from collections.abc import Iterator
+
+from tasks_app import event_log, wakeup
+from tasks_app.event_log import Entry
+from tasks_app.models import Task
+from tasks_app.states import FINISHED
+
+_PAGE = 500
+# A wake-up can be lost; this is how late its event is then.
+_LOOK_ANYWAY_SECONDS = 0.25
+
+
+def follow(task_id: str) -> Iterator[Entry]:
+    """Yield a task's entries as they come, from the first to the terminal one; end as well when it is deleted."""
+    after = -1
+    # Listening from before the first read on: nothing is written between the two unheard.
+    with wakeup.Listener.for_tasks() as listener:
+        while True:
+            finished = not Task.objects.filter(pk=task_id).exclude(status__in=FINISHED).exists()
+            page = event_log.read(task_id, after, _PAGE)
+            for entry in page:
+                yield entry
+                if entry.is_terminal:
+                    return
+                after = entry.sequence_number
+            if finished and not page:
+                return
+            if len(page) < _PAGE:
+                _wait(listener, task_id)
+
+
+def _wait(listener: wakeup.Listener, task_id: str) -> None:
+    """Wait until the task's log may have grown; what other tasks say is passed over."""
+    deadline = time.monotonic() + _LOOK_ANYWAY_SECONDS
+    while (left := deadline - time.monotonic()) > 0:
+        if select.select([listener], [], [], left)[0] and {task_id, wakeup.EVERYTHING} & listener.take():
+            return

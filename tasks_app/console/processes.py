@@ -1,0 +1,72 @@
+"""Which processes work on a data directory, as /proc shows them (Linux)."""
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lmsp_site.configuration import REPOSITORY
+
+# By an argument of its command line; in the order in which they are started.
+_ROLES = {
+    "serve": "supervisor",
+    "models_app.engines.host": "engine_host",
+    "daphne": "web",
+    "run_workers": "workers",
+    "models_app.engines.process": "engines",
+}
+_VARIABLE = b"LMSP_DATA_DIR="
+ROLES = tuple(_ROLES.values())
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process; `memory_bytes` is its share of what it has in memory."""
+
+    pid: int
+    role: str
+    memory_bytes: int
+
+
+def seen(data_dir: Path) -> list[Process]:
+    """Return the processes of a service, however they were started; those of other users cannot be seen."""
+    return list(_seen(data_dir))
+
+
+def _seen(data_dir: Path) -> Iterator[Process]:
+    for directory in Path("/proc").iterdir():
+        if not directory.name.isdigit():
+            continue
+        try:
+            arguments = (directory / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            role = next((name for argument, name in _ROLES.items() if argument in arguments), None)
+            if role and _data_dir_of(directory) == data_dir.resolve():
+                yield Process(int(directory.name), role, _memory_of(directory))
+        except OSError:
+            continue  # It has ended, or is another user's.
+
+
+def _data_dir_of(directory: Path) -> Path:
+    for setting in (directory / "environ").read_bytes().split(b"\0"):
+        if setting.startswith(_VARIABLE) and (value := setting.removeprefix(_VARIABLE)):
+            return ((directory / "cwd").readlink() / os.fsdecode(value)).resolve()
+    return REPOSITORY / "var"
+
+
+def _memory_of(directory: Path) -> int:
+    for line in (directory / "smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+def age(pid: int) -> float | None:
+    """Return the seconds for which a process has run; ``None`` if there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The second field is the program's name, in parentheses, and may hold any character.
+    started = int(stat.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started)
