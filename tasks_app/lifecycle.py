@@ -94,10 +94,10 @@ def claim(candidate: Task, owner: str, job_id: str, *, loaded: bool, exact: bool
             return _failed(record, "too_many_attempts", f"The task was started {claims} times without any progress.")
         resumed = record.status == Status.RUNNING
         new = Status.RUNNING if resumed or loaded else Status.LOADING
-        claimed = entered(
-            record,
+        attempt = record.attempt + 1
+        columns = entered(
             new,
-            attempt=record.attempt + 1,
+            attempt=attempt,
             owner=owner,
             job_id=job_id,
             claimable_at=None,
@@ -105,11 +105,11 @@ def claim(candidate: Task, owner: str, job_id: str, *, loaded: bool, exact: bool
             started_at=record.started_at or moment(now()),
         )
         resume = {"resumed": True, "exact": exact} if resumed else {}
-        return Change(claimed, _EVENT_OF[new], {"attempt": claimed.attempt, **resume})
+        return Change(record, columns, _EVENT_OF[new], {"attempt": attempt, **resume})
 
     for change in apply([candidate.id], decide):
-        if change.record.status not in FINISHED:
-            return Run(candidate.id, change.record.attempt, owner)
+        if change.status not in FINISHED:
+            return Run(candidate.id, change.columns["attempt"], owner)
     return None
 
 
@@ -126,7 +126,8 @@ def start(run: Run) -> None:
         held = record.attempt == run.attempt and record.status in (Status.LOADING, Status.RUNNING)
         if not held or record.status == Status.RUNNING:
             return None
-        return Change(entered(record, Status.RUNNING, progress=None), EventType.IN_PROGRESS, {"attempt": run.attempt})
+        columns = entered(Status.RUNNING, progress=None)
+        return Change(record, columns, EventType.IN_PROGRESS, {"attempt": run.attempt})
 
     apply([run.task_id], decide)
     if not held:
@@ -192,7 +193,8 @@ def complete(
     def decide(record: Record) -> Change | None:
         if not _may(record, Status.COMPLETED, run.attempt):
             return None
-        return Change(entered(record, Status.COMPLETED), kind, output=output, incomplete_reason=incomplete_reason)
+        columns = entered(Status.COMPLETED)
+        return Change(record, columns, kind, output=output, incomplete_reason=incomplete_reason)
 
     with transaction.atomic():
         append(run, position, tokens, rows, closing)
@@ -223,7 +225,7 @@ def cancel(task_id: str) -> Status:
         for new in (Status.CANCELLED, Status.CANCELLING):
             if status is not Status.CANCELLING and _may(record, new):
                 status = new
-                return Change(entered(record, new), _EVENT_OF[new])
+                return Change(record, entered(new), _EVENT_OF[new])
         return None
 
     with transaction.atomic():
@@ -241,7 +243,7 @@ def finish_cancel(task_id: str, attempt: int | None = None) -> bool:
     def decide(record: Record) -> Change | None:
         if record.status != Status.CANCELLING or not _may(record, Status.CANCELLED, attempt):
             return None
-        return Change(entered(record, Status.CANCELLED), EventType.CANCELLED)
+        return Change(record, entered(Status.CANCELLED), EventType.CANCELLED)
 
     return bool(apply([task_id], decide))
 
@@ -255,7 +257,7 @@ def apply_restart_policy(orphans: Sequence[Orphan], code: str, message: str) -> 
         message: why it fails.
     """
     changes = apply([orphan.id for orphan in orphans], _restart_policy(orphans, code, message))
-    return {change.record.id: Status(change.record.status) for change in changes}
+    return {change.record.id: Status(change.status) for change in changes}
 
 
 def plan_restart_policy(orphans: Sequence[Orphan], code: str, message: str) -> Plan:
@@ -279,20 +281,20 @@ def _recovered(record: Record, code: str, message: str) -> Change:
     if new is Status.FAILED:
         return _failed(record, code, message)
     if new is Status.CANCELLED:
-        return Change(entered(record, new), EventType.CANCELLED)
+        return Change(record, entered(new), EventType.CANCELLED)
     free: dict[str, Any] = {"owner": None, "progress": None}
     if record.status == Status.QUEUED:
-        return Change(record._replace(**free), None)
+        return Change(record, free, None)
     free["claimable_at"] = _due(record.claims_without_progress)
     if new is Status.RUNNING:
         # Nothing that a reader could see; the claim of the resume writes its event.
-        return Change(record._replace(**free), None)
-    anew = entered(record, new, **free, output_tokens=0)
-    return Change(anew, EventType.QUEUED, {"attempt": record.attempt + 1}, Output())
+        return Change(record, free, None)
+    anew = entered(new, **free, output_tokens=0)
+    return Change(record, anew, EventType.QUEUED, {"attempt": record.attempt + 1}, Output())
 
 
 def _failed(record: Record, code: str, message: str) -> Change:
-    return Change(entered(record, Status.FAILED, error_code=code, error_message=message), EventType.FAILED)
+    return Change(record, entered(Status.FAILED, error_code=code, error_message=message), EventType.FAILED)
 
 
 def _may(record: Record, new: Status, attempt: int | None = None) -> bool:

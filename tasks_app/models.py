@@ -28,7 +28,9 @@ class Priority(models.IntegerChoices):
 
 
 def _due() -> Q:
-    return Q(claimable_at=None) | Q(claimable_at__lte=timezone.now())
+    now = timezone.now()
+    in_time = Q(expires_at=None) | Q(expires_at__gt=now)
+    return (Q(claimable_at=None) | Q(claimable_at__lte=now)) & in_time
 
 
 class TaskQuerySet(models.QuerySet["Task"]):
@@ -54,6 +56,10 @@ class TaskQuerySet(models.QuerySet["Task"]):
         """How many tasks free workers would find, counted up to `most`."""
         found = self.to_resume()[:most].count()
         return found if found == most else found + self.waiting()[: most - found].count()
+
+    def expired(self) -> "TaskQuerySet":
+        """Unfinished tasks whose deadline has passed."""
+        return self.unfinished().filter(finished_at=None, expires_at__lte=timezone.now())
 
     def claimed(self) -> "TaskQuerySet":
         """Tasks that some worker holds or held."""
@@ -87,6 +93,7 @@ class Task(models.Model):
     job_id = models.CharField(max_length=40, blank=True, default="", db_default="", help_text="The job that ran it.")
     claimable_at = models.DateTimeField(null=True, blank=True, help_text="Not to be claimed before; empty: at once.")
     claims_without_progress = models.PositiveIntegerField(default=0, db_default=0)
+    expires_at = models.DateTimeField(null=True, blank=True, help_text="Unfinished by then, it fails.")
     ends_with_caller = models.BooleanField(
         default=False, db_default=False, help_text="A foreground caller that hangs up cancels this task."
     )
@@ -111,6 +118,11 @@ class Task(models.Model):
             models.Index(fields=["client", "-id"], name="tasks_of_client"),
             models.Index(fields=["status", "priority", "id"], name="tasks_by_claim_order"),
             models.Index(fields=["finished_at"], condition=Q(finished_at__isnull=False), name="finished_tasks"),
+            models.Index(
+                fields=["expires_at"],
+                condition=Q(expires_at__isnull=False, finished_at__isnull=True),
+                name="tasks_by_deadline",
+            ),
             models.Index(fields=["purged_at"], condition=Q(purged_at__isnull=False), name="purged_tasks"),
         ]
         constraints = [

@@ -38,6 +38,7 @@ _QUICK = {"synchronous": 1, "cache_size": -65536, "wal_autocheckpoint": 8192}
 # Of a worker that holds a task: it waits up to 20 s for the database's lock, and shows itself every second otherwise.
 _LONGEST_SILENCE_SECONDS = 45.0
 RESTARTED = "The service was restarted before this task had finished."
+EXPIRED = "The task's deadline, expires_at, passed before it had finished."
 WORKER_DIED = "The process that ran this task ended before the task had finished."
 
 
@@ -72,7 +73,7 @@ def recover_all() -> Counter[str]:
 
 
 def sweep() -> int:
-    """While serving: recover claimed tasks whose worker died alone, and ring for tasks that have no bell.
+    """While serving: recover claimed tasks whose worker died alone, fail what has expired, ring for what has no bell.
 
     Tasks without an owner are none of its business: they wait to be claimed.
     """
@@ -83,6 +84,9 @@ def sweep() -> int:
     for task_id, status in lifecycle.apply_restart_policy(orphans, "worker_died", WORKER_DIED).items():
         logger.warning("worker died", extra={"task": task_id, "to": status})
         recovered += 1
+    for task_id in Task.objects.expired().values_list("pk", flat=True)[:_BATCH]:
+        if lifecycle.fail(task_id, "expired", EXPIRED):
+            logger.info("expired", extra={"task": task_id})
     _end_hung({orphan.owner for orphan in held if orphan.owner and not is_dead(orphan.owner)})
     checkpoints.sweep()
     queue.ring_for_claimable()
@@ -135,7 +139,7 @@ def _become_planner() -> None:
 def _plan(batch: list[Orphan]) -> tuple[Plan, Counter[str]]:
     """Return a batch's plan and how many of its tasks go where; without its changes, which need not travel."""
     plan = lifecycle.plan_restart_policy(batch, "server_restarted", RESTARTED)
-    return plan._replace(changes=[]), Counter(change.record.status for change in plan.changes)
+    return plan._replace(changes=[]), Counter(change.status for change in plan.changes)
 
 
 def _carry_out(plan: Plan) -> bool:

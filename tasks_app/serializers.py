@@ -11,6 +11,7 @@ from tasks_app.models import Priority, Task
 from tasks_app.states import FINISHED
 
 MAX_INPUT = 10 * 1024 * 1024
+_LAST_SECOND = 253402300799  # Of the year 9999.
 _ROLES = ("user", "assistant", "system", "developer")
 _TEXT_PARTS = ("input_text", "output_text", "text")
 
@@ -133,6 +134,7 @@ class ResponseRequest(serializers.Serializer[Any]):
     stop = StopField(allow_null=True, default=None)
     metadata = MetadataField(allow_null=True, default=None)
     on_restart = StrictString(allow_null=True, default=None)
+    expires_at = StrictInteger(allow_null=True, min_value=0, max_value=_LAST_SECOND, default=None)
     priority = StrictString(allow_null=True, default=None)
     store = StrictBoolean(allow_null=True, default=None)
     stream = StrictBoolean(allow_null=True, default=None)
@@ -242,6 +244,7 @@ def task_object(task: Task, position: int | None = None) -> dict[str, Any]:
         "created_at": responses.unix(task.created_at),
         "started_at": responses.unix(task.started_at),
         "finished_at": responses.unix(task.finished_at),
+        "expires_at": responses.unix(task.expires_at),
     }
     if task.status in FINISHED:
         item["incomplete_details"] = (responses.of(task).body or {}).get("incomplete_details")

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from clients_app.models import Client
 from lmsp_site import stopping
-from lmsp_site.errors import InsufficientStorage, Unavailable
+from lmsp_site.errors import InsufficientStorage, InvalidRequest, Unavailable
 from lmsp_site.ids import new_suffix
 from lmsp_site.models import RestartPolicy, ServiceConfig
 from models_app import catalog, chat
@@ -55,14 +55,15 @@ def submit(
         answer: makes the body of a 202 from the new task, to be stored with the key.
 
     Raises:
-        ProtocolError: unknown model, a prompt that does not fit, a reused key, no room, a service that is stopping.
-            Nothing is stored.
+        ProtocolError: unknown model, a prompt that does not fit, a deadline that has passed, a reused key, no room, a
+            service that is stopping. Nothing is stored.
     """
     if key and (earlier := idempotency.find(key)):
         # What was accepted once is answered whatever a new request would be refused for by now.
         return Accepted(earlier.task, earlier)
     _check_stop()
     _check_room()
+    expires_at = _deadline(fields)
     model = catalog.find(fields["model"])
     # Before the transaction: tokenizing a long prompt must not hold the write lock.
     prompt = chat.prompt_tokens(model, messages_of(fields))
@@ -72,6 +73,7 @@ def submit(
         client=client,
         on_restart=fields["on_restart"] or _default_policy(foreground=foreground, keyed=key is not None),
         priority=fields["priority"],
+        expires_at=expires_at,
         model=model.id,
         metadata=fields["metadata"] or {},
         input_tokens=len(prompt),
@@ -122,6 +124,16 @@ def _with_defaults(fields: dict[str, Any], *, background: bool) -> dict[str, Any
         "input": fields["input"],
         "background": background,
     }
+
+
+def _deadline(fields: dict[str, Any]) -> datetime | None:
+    """Return when the task expires; here and not where fields are read, since an earlier request's may have passed."""
+    if fields.get("expires_at") is None:
+        return None
+    deadline = datetime.fromtimestamp(fields["expires_at"], UTC)
+    if deadline <= datetime.now(UTC):
+        raise InvalidRequest("expires_at: Must lie in the future.", param="expires_at", code="invalid_value")
+    return deadline
 
 
 def _check_stop() -> None:

@@ -1,14 +1,15 @@
 """The one door by which a task changes its state: one task or many, in one transaction (R2).
 
-A verb of ``lifecycle`` is a function from the record as it stands to the record as it shall be, with the event that
-says so. The guarded UPDATE finds the record as it was read or changes nothing, takes the next sequence number and
+A verb of ``lifecycle`` is a function from the record as it stands to what shall become of it, with the event that says
+so. The guarded UPDATE finds the record as it was read or changes nothing, takes the next sequence number and
 writes the new state; event, stored response and idempotency result go in with it, and the journal of a task that is
 to start anew goes out.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ _MOST_TRIES = 20
 
 
 class Record(NamedTuple):
-    """The columns that a change of state reads or writes, as the database has them."""
+    """A task as the database has it: what a verb decides by, and what its response object is made of."""
 
     id: str
     status: str
@@ -32,7 +33,6 @@ class Record(NamedTuple):
     last_sequence_number: int
     output_tokens: int
     owner: str | None
-    job_id: str
     claimable_at: str | None
     claims_without_progress: int
     progress: str | None
@@ -49,38 +49,13 @@ class Record(NamedTuple):
     request: str | None
     store: bool | None
 
-    def subject(self) -> Subject:
-        """Return what the response object is made of."""
-        return Subject(
-            task_id=self.id,
-            response_id=self.response_id or responses.id_for(self.id),
-            status=self.status,
-            model=self.model,
-            on_restart=self.on_restart,
-            metadata=orjson.loads(self.metadata),
-            request=orjson.loads(self.request or "{}"),
-            store=self.store is not False,
-            input_tokens=self.input_tokens,
-            output_tokens=self.output_tokens,
-            error_code=self.error_code,
-            error_message=self.error_message,
-            created_at=_unix(self.created_at),
-            finished_at=_unix(self.finished_at),
-        )
 
-
-# The first columns are written, those from on_restart on are only read.
-_WRITTEN = Record._fields[1 : Record._fields.index("on_restart")]
 _OF_RESPONSE = {"response_id": "r.id", "request": "r.request", "store": "r.store"}
-# As text: most of them are only written back.
+# As text: most of them are only compared.
 _MOMENTS = {name: f"CAST(t.{name} AS TEXT)" for name in ("claimable_at", "started_at", "finished_at", "created_at")}
 _READ = ", ".join((_OF_RESPONSE | _MOMENTS).get(name, f"t.{name}") for name in Record._fields)
 _SELECT = f"SELECT {_READ} FROM tasks t LEFT JOIN responses r ON r.task_id = t.id WHERE t.id IN "  # noqa: S608
 _GUARDS = ("id", "status", "attempt", "last_sequence_number", "output_tokens")
-_UPDATE = (
-    f"UPDATE tasks SET {', '.join(f'{name} = %s' for name in _WRITTEN)}"  # noqa: S608
-    f" WHERE {' AND '.join(f'{name} = %s' for name in _GUARDS)}"
-)
 _guards_of = attrgetter(*_GUARDS)
 _STORE_RESPONSE = "UPDATE responses SET body = %s WHERE task_id = %s"
 
@@ -89,7 +64,8 @@ class Change(NamedTuple):
     """Where a task goes and what its log says of it.
 
     Attributes:
-        record: with new values; sequence number and end are filled in by ``apply``.
+        record: the task as it is.
+        columns: what becomes of it; sequence number and end are filled in by ``plan``.
         event: the event of the change; ``None`` for a change that no reader can see.
         fields: what the event carries beside the response object.
         output: what was generated; read from the log when left out.
@@ -97,10 +73,17 @@ class Change(NamedTuple):
     """
 
     record: Record
+    columns: dict[str, Any]
     event: EventType | None
     fields: dict[str, Any] | None = None
     output: Output | None = None
     incomplete_reason: str | None = None
+
+    @property
+    def status(self) -> str:
+        """Where the task goes, or stays."""
+        status: str = self.columns.get("status", self.record.status)
+        return status
 
 
 class Plan(NamedTuple):
@@ -108,14 +91,14 @@ class Plan(NamedTuple):
 
     Attributes:
         changes: what was decided.
-        updates: for each change, the columns of its task and those that guard them.
+        updates: by the columns that are written, for each change their values and those that guard them.
         events: rows of the log.
         stored: response objects, with the ids of the tasks that end.
         anew: ids of the tasks whose journals go.
     """
 
     changes: list[Change]
-    updates: list[tuple[Any, ...]]
+    updates: dict[tuple[str, ...], list[tuple[Any, ...]]]
     events: list[tuple[str, int, EventType, str]]
     stored: list[tuple[str, str]]
     anew: list[str]
@@ -141,27 +124,29 @@ def apply(task_ids: Sequence[str], decide: Callable[[Record], Change | None]) ->
 
 def plan(task_ids: Sequence[str], decide: Callable[[Record], Change | None]) -> Plan:
     """Read the tasks, let `decide` change them, and make the rows that say so; see ``apply``."""
-    before = _read(task_ids)
-    decided = [(record, change) for record in before if (change := decide(record))]
-    outputs = Output.of_each([record.id for record, change in decided if _has_output_in_log(change)])
-    made = Plan([change for _, change in decided], [], [], [], [])
+    changes = [change for record in _read(task_ids) if (change := decide(record))]
+    outputs = Output.of_each([change.record.id for change in changes if _has_output_in_log(change)])
+    made = Plan(changes, defaultdict(list), [], [], [])
     now = moment(datetime.now(UTC))
-    for old, (new, event, fields, output, incomplete_reason) in decided:
+    for change in changes:
+        record, columns, event, fields, output, incomplete_reason = change
         if event:
-            ends = new.status in FINISHED
-            number = old.last_sequence_number + 1
-            new = new._replace(last_sequence_number=number, finished_at=now if ends else None)
-            output = output or outputs.get(new.id)
-            text = event_log.encode(responses.build(new.subject(), output, incomplete_reason=incomplete_reason))
+            number = columns["last_sequence_number"] = record.last_sequence_number + 1
+            ends = change.status in FINISHED
+            if ends:
+                columns["finished_at"] = now
+            subject = _subject(record, columns)
+            output = output or outputs.get(record.id)
+            text = event_log.encode(responses.build(subject, output, incomplete_reason=incomplete_reason))
             prefix = event_log.encode(fields)[:-1] + "," if fields else "{"
-            made.events.append((new.id, number, event, f'{prefix}"response":{text}}}'))
-            if ends and new.response_id:
-                made.stored.append((text, new.id))
+            made.events.append((record.id, number, event, f'{prefix}"response":{text}}}'))
+            if ends and record.response_id:
+                made.stored.append((text, record.id))
             if event is EventType.QUEUED:
-                made.anew.append(new.id)
-        elif new == old:
+                made.anew.append(record.id)
+        elif all(getattr(record, name) == value for name, value in columns.items()):
             continue
-        made.updates.append((*new[1 : len(_WRITTEN) + 1], *_guards_of(old)))
+        made.updates[tuple(columns)].append((*columns.values(), *_guards_of(record)))
     return made
 
 
@@ -173,9 +158,10 @@ def carry_out(plan: Plan) -> bool:
     if not plan.updates:
         return True
     with connection.cursor() as cursor:
-        cursor.executemany(_UPDATE, plan.updates)
-        if cursor.rowcount != len(plan.updates):
-            return False
+        for columns, rows in plan.updates.items():
+            cursor.executemany(_update(columns), rows)
+            if cursor.rowcount != len(rows):
+                return False
         if plan.stored:
             cursor.executemany(_STORE_RESPONSE, plan.stored)
     event_log.append_encoded(plan.events)
@@ -187,17 +173,43 @@ def carry_out(plan: Plan) -> bool:
     return True
 
 
-def entered(record: Record, new: Status, **changes: Any) -> Record:
-    """Return `record` in its new state; a finished one is let go by its owner."""
+def entered(new: Status, **columns: Any) -> dict[str, Any]:
+    """Return the columns of a task that enters a state; a finished one is let go by its owner."""
     if new in FINISHED:
-        changes = {"owner": None, "progress": None, **changes}
-    return record._replace(status=new.value, **changes)
+        return {"status": new.value, "owner": None, "progress": None, **columns}
+    return {"status": new.value, **columns}
 
 
 def moment(value: datetime | None) -> str | None:
     """Return a moment as the database has it."""
     adapted: str | None = connection.ops.adapt_datetimefield_value(value)
     return adapted
+
+
+@cache
+def _update(columns: tuple[str, ...]) -> str:
+    changes = ", ".join(f"{name} = %s" for name in columns)
+    return f"UPDATE tasks SET {changes} WHERE {' AND '.join(f'{name} = %s' for name in _GUARDS)}"  # noqa: S608
+
+
+def _subject(record: Record, columns: dict[str, Any]) -> Subject:
+    """Return what the response object is made of, when `columns` have changed."""
+    return Subject(
+        task_id=record.id,
+        response_id=record.response_id or responses.id_for(record.id),
+        status=columns["status"],
+        model=record.model,
+        on_restart=record.on_restart,
+        metadata=orjson.loads(record.metadata),
+        request=orjson.loads(record.request or "{}"),
+        store=record.store is not False,
+        input_tokens=record.input_tokens,
+        output_tokens=columns.get("output_tokens", record.output_tokens),
+        error_code=columns.get("error_code", record.error_code),
+        error_message=columns.get("error_message", record.error_message),
+        created_at=_unix(record.created_at),
+        finished_at=_unix(columns.get("finished_at")),
+    )
 
 
 @lru_cache

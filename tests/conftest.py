@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,9 @@ from django.db import connections
 
 from clients_app.models import Client
 from tests.service import Service, demo_model
+
+# Started by a shell in the background, this process ignores Ctrl-C, and everything that it starts would.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

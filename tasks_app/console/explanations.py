@@ -7,6 +7,7 @@ _MEANINGS = {
     "worker_died": "A worker process was killed (the kernel's log tells whether for memory), and the policy is `fail`.",
     "engine_died": "The engine's process was killed or crashed, and the policy is `fail`. The service's log has the "
     f"signal. {_MEMORY}",
+    "expired": "It had not finished by its `expires_at`: it waited for others, or took longer than its client thought.",
     "too_many_attempts": "Worker or engine died again and again before there was any progress. The log has each end; "
     "`max_attempts` in the admin is the limit.",
     "model_not_found": "The model was registered when the task was accepted, and is not any more.",

@@ -79,7 +79,7 @@ def test_a_record_that_has_changed_since_it_was_read_is_read_again(client: Clien
         seen.append(record)
         if len(seen) == 1:
             Task.objects.filter(pk=task.id).update(**{column: Status.LOADING if column == "status" else 7})
-        return Change(entered(record, Status.FAILED, error_code="x"), EventType.FAILED)
+        return Change(record, entered(Status.FAILED, error_code="x"), EventType.FAILED)
 
     assert len(apply([task.id], decide)) == 1
     # What the other one wrote was rolled back with the attempt that it had spoiled, and the second try found the rest.
