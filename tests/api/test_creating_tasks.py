@@ -23,6 +23,7 @@ SHAPE = {
     "created_at": int,
     "started_at": type(None),
     "finished_at": type(None),
+    "expires_at": type(None),
 }
 
 
