@@ -126,6 +126,8 @@ def test_helpers_that_die_while_they_wait_are_replaced(own_service: Service) -> 
 
 def test_a_cluster_that_takes_no_jobs_is_noticed(own_service: Service) -> None:
     own_service.finished(own_service.create(max_output_tokens=2)["id"])
+    # Until its job is over too, the worker would take the next task without being told.
+    eventually(lambda: own_service.sql("SELECT count(*) FROM django_q_task") != [(0,)])
     for pid in eventually(lambda: victims.find(own_service, Victim.HELPER)):
         os.kill(pid, signal.SIGSTOP)
     assert own_service.finished(own_service.create(max_output_tokens=2)["id"])["status"] == "completed"
