@@ -111,8 +111,12 @@ def test_a_stop_text_ends_the_output_before_itself(driver: Driver, tokenizer: To
 
 def test_half_a_character_at_the_end_is_replaced_and_never_sent_before(driver: Driver, tokenizer: Tokenizer) -> None:
     request = _requests(tokenizer, GREEDY, max_tokens=40)[2]
-    outcome = driver.run_alone(request)
-    assert outcome.text.endswith("\N{REPLACEMENT CHARACTER}"), "this prompt ends within a character"
+    # Which words are said is the processor's business; that some character takes two tokens is the vocabulary's.
+    pieces = [tokenizer.piece(token) for token in driver.run_alone(request).tokens]
+    texts = [b"".join(pieces[:count]).decode(errors="replace") for count in range(len(pieces))]
+    within = max(count for count, text in enumerate(texts) if text.endswith("\N{REPLACEMENT CHARACTER}"))
+    outcome = driver.run_alone(replace(request, max_tokens=within))
+    assert outcome.text.endswith("\N{REPLACEMENT CHARACTER}")
     assert outcome.text == b"".join(map(tokenizer.piece, outcome.tokens)).decode(errors="replace")
     sent = [message.text for message in outcome.messages if isinstance(message, Tokens)]
     assert "\N{REPLACEMENT CHARACTER}" not in "".join(sent)
