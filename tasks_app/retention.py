@@ -50,11 +50,16 @@ def forget(task_id: str) -> bool:
 
     An idempotency key keeps the result it has stored and loses its reference to the task.
     """
-    if not _hide(task_id):
-        return False
     pace = _Pace()
-    while not _remove_piece(task_id, pace)["tasks_deleted"]:
-        pass
+    last = Task.objects.filter(pk=task_id, status__in=FINISHED).values_list("last_sequence_number", flat=True).first()
+    if last is None:
+        return False
+    if last < pace.rows:
+        return bool(_delete([task_id])["tasks_deleted"])
+    _hide(task_id)
+    # Another caller may do the same.
+    while Task.objects.filter(pk=task_id).exists():
+        _remove_piece(task_id, pace)
     return True
 
 
@@ -101,23 +106,22 @@ def _purge_tasks(pace: _Pace) -> Counter[str]:
     ids: list[str] = []
     rows = 0
     for task_id, last in old.values_list("pk", "last_sequence_number")[:_LOOK]:
-        rows += last + 1
-        if ids and rows > pace.rows:
+        if ids and rows + last + 1 > pace.rows:
             break
+        rows += last + 1
         ids.append(task_id)
     if not ids:
         return Counter()
-    if rows > pace.rows and len(ids) == 1:
+    if rows > pace.rows:
         _hide(ids[0])
         return _remove_piece(ids[0], pace)
     with pace, transaction.atomic():
         return _delete(ids)
 
 
-def _hide(task_id: str) -> bool:
-    """Let a finished task be gone for everybody but those who remove it; tell whether there was one."""
-    finished = Task.objects.filter(pk=task_id, status__in=FINISHED)
-    return bool(finished.update(purged_at=datetime.now(UTC)))
+def _hide(task_id: str) -> None:
+    """Let a finished task be gone for everybody but those who remove it."""
+    Task.objects.filter(pk=task_id, status__in=FINISHED).update(purged_at=datetime.now(UTC))
 
 
 def _remove_piece(task_id: str, pace: _Pace) -> Counter[str]:

@@ -1,5 +1,6 @@
 """R4, R5: what finished long ago is removed in short transactions, and nothing else ever is."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -151,6 +152,18 @@ def test_a_task_that_is_forgotten_is_gone_at_once(client: Client, huge: Task) ->
     assert retention.forget(huge.pk)
     assert not Task.objects.filter(pk=huge.pk).exists()
     assert not retention.forget(huge.pk)
+
+
+def test_two_who_forget_a_task_at_once_both_come_to_an_end(huge: Task) -> None:
+    def forget(_number: int) -> bool:
+        try:
+            return retention.forget(huge.pk)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as both:
+        assert any(both.map(forget, range(2), timeout=60))
+    assert not Task.objects.filter(pk=huge.pk).exists()
 
 
 def test_free_space_goes_back_to_the_disk(client: Client) -> None:
