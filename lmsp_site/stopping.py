@@ -8,24 +8,20 @@ import fcntl
 import os
 from pathlib import Path
 
+from lmsp_site import file_lock
+
+_LOCK = "stopping.lock"
+
 
 def announce(run_dir: Path) -> None:
     """Announce the stop until this process ends. To be called after its last fork: a child would hold it as well."""
-    fcntl.flock(_open(run_dir), fcntl.LOCK_EX)
+    descriptor = os.open(run_dir / _LOCK, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def is_announced(run_dir: Path) -> bool:
     """Tell whether a stop is announced; three system calls."""
-    descriptor = _open(run_dir)
     try:
-        # Shared: those who only ask are not in each other's way.
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
-def _open(run_dir: Path) -> int:
-    return os.open(run_dir / "stopping.lock", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return file_lock.is_held(run_dir / _LOCK)
+    except FileNotFoundError:
+        return False

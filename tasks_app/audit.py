@@ -92,6 +92,11 @@ def audit(database: Path) -> dict[str, Any]:
     return {"tasks": tasks, "events": events, "violations": violations}
 
 
+def told(violation: Violation) -> str:
+    """Return a violation as a line for a person."""
+    return f"{violation['rule']}: {violation['task'] or 'database'}: {violation['detail']}"
+
+
 def _tasks(connection: sqlite3.Connection) -> Iterator[tuple[str, _Log, tuple[Any, ...]]]:
     """Yield every task with its log, both in the order of the ids, in bounded memory."""
     rows = connection.execute(

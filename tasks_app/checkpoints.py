@@ -19,7 +19,12 @@ def of(task: Task) -> Checkpoint | None:
     every = settings.LMSP.checkpoint_tokens
     if not every or task.on_restart != RestartPolicy.RESUME:
         return None
-    return Checkpoint(str(_directory() / task.id), keep_free=settings.LMSP.min_free_bytes, every=every)
+    return Checkpoint(str(path_of(task.id)), keep_free=settings.LMSP.min_free_bytes, every=every)
+
+
+def path_of(task_id: str) -> Path:
+    """Return the file of a task, which need not be there."""
+    return _directory() / task_id
 
 
 def sweep() -> int:

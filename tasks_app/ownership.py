@@ -14,6 +14,8 @@ from pathlib import Path
 
 from django.conf import settings
 
+from lmsp_site import file_lock
+
 _BEAT_SECONDS = 1.0
 _last_beat = 0.0
 
@@ -68,18 +70,11 @@ def kill(owner: str) -> None:
 
 
 def is_dead(owner: str) -> bool:
-    """Tell whether the process called `owner` has ended. Only a lock that can be had proves it."""
+    """Tell whether the process called `owner` has ended. Only a lock that nobody holds proves it."""
     try:
-        descriptor = os.open(_directory() / owner, os.O_RDWR | os.O_CLOEXEC)
+        return not file_lock.is_held(_directory() / owner)
     except FileNotFoundError:
         return True  # Removed by a recovery that has proven it, or the data directory was moved without run/.
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True
 
 
 def living() -> list[str]:

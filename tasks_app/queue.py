@@ -141,7 +141,7 @@ class _Guard(Sentinel):  # type: ignore[misc]
 
     def start(self) -> None:
         """Exchange the locks before anybody is forked who uses them."""
-        # The stubs know no locks but the library's own.
+        # For the type checker a lock is one of the library's own.
         self._timers: Any = ProcessLock()
         for shared in (self.task_queue, self.result_queue):
             shared._rlock, shared._wlock = ProcessLock(), ProcessLock()

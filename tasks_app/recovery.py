@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 from multiprocessing import get_context
 
-from django.db import connection, connections, transaction
+from django.db import connection, connections
 from django.db.models import Q, QuerySet
 
 from lmsp_site.models import RestartPolicy
@@ -37,7 +37,7 @@ _STAYS = Q(
 _QUICK = {"synchronous": 1, "cache_size": -65536, "wal_autocheckpoint": 8192}
 # Of a worker that holds a task: it waits up to 20 s for the database's lock, and shows itself every second otherwise.
 _LONGEST_SILENCE_SECONDS = 45.0
-RESTARTED = "The service was restarted before this task had finished."
+_RESTARTED = ("server_restarted", "The service was restarted before this task had finished.")
 EXPIRED = "The task's deadline, expires_at, passed before it had finished."
 WORKER_DIED = "The process that ran this task ended before the task had finished."
 
@@ -60,7 +60,7 @@ def recover_all() -> Counter[str]:
     batches = [orphans[first : first + _BATCH] for first in range(0, len(orphans), _BATCH)]
     with _planned(batches) as plans, _quick_writes():
         for batch, (plan, went) in zip(batches, plans, strict=True):
-            outcome.update(went if _carry_out(plan) else _apply(batch).values())
+            outcome.update(went if carry_out(plan) else lifecycle.apply_restart_policy(batch, *_RESTARTED).values())
             if time.monotonic() - told > _PROGRESS_SECONDS:
                 told = time.monotonic()
                 logger.info("recovering", extra={"done": outcome.total(), "total": total})
@@ -78,19 +78,18 @@ def sweep() -> int:
     Tasks without an owner are none of its business: they wait to be claimed.
     """
     is_dead = cache(ownership.is_dead)
-    recovered = 0
     held = _orphans(Task.objects.claimed().exclude(owner=None))
     orphans = [orphan for orphan in held if orphan.owner and is_dead(orphan.owner)]
-    for task_id, status in lifecycle.apply_restart_policy(orphans, "worker_died", WORKER_DIED).items():
+    recovered = lifecycle.apply_restart_policy(orphans, "worker_died", WORKER_DIED)
+    for task_id, status in recovered.items():
         logger.warning("worker died", extra={"task": task_id, "to": status})
-        recovered += 1
     for task_id in Task.objects.expired().values_list("pk", flat=True)[:_BATCH]:
         if lifecycle.fail(task_id, "expired", EXPIRED):
             logger.info("expired", extra={"task": task_id})
     _end_hung({orphan.owner for orphan in held if orphan.owner and not is_dead(orphan.owner)})
     checkpoints.sweep()
     queue.ring_for_claimable()
-    return recovered
+    return len(recovered)
 
 
 def _end_hung(owners: Collection[str]) -> None:
@@ -138,20 +137,8 @@ def _become_planner() -> None:
 
 def _plan(batch: list[Orphan]) -> tuple[Plan, Counter[str]]:
     """Return a batch's plan and how many of its tasks go where; without its changes, which need not travel."""
-    plan = lifecycle.plan_restart_policy(batch, "server_restarted", RESTARTED)
+    plan = lifecycle.plan_restart_policy(batch, *_RESTARTED)
     return plan._replace(changes=[]), Counter(change.status for change in plan.changes)
-
-
-def _carry_out(plan: Plan) -> bool:
-    with transaction.atomic():
-        done = carry_out(plan)
-        if not done:
-            transaction.set_rollback(True)
-        return done
-
-
-def _apply(batch: list[Orphan]) -> dict[str, Status]:
-    return lifecycle.apply_restart_policy(batch, "server_restarted", RESTARTED)
 
 
 @contextmanager

@@ -16,12 +16,11 @@ from django.db import connection
 from tasks_app import event_log, wakeup
 from tasks_app.event_log import Entry
 from tasks_app.models import Task
-from tasks_app.states import FINISHED
 
 PAGE = 500
 HEARTBEAT_SECONDS = 15.0
 # A wake-up can be lost; this is how late its event is then.
-_LOOK_ANYWAY_SECONDS = 0.25
+LOOK_ANYWAY_SECONDS = 0.25
 
 T = TypeVar("T")
 
@@ -71,7 +70,7 @@ class Tail:
             while True:
                 woken.clear()
                 page = await self._read(task_id, after)
-                if not page and await log_reads.run(_finished, task_id):
+                if not page and await log_reads.run(finished, task_id):
                     # It may have finished since that read: what it wrote then is there now, and it is the last.
                     page = await log_reads.run(event_log.read, task_id, after, PAGE)
                     if not page:
@@ -86,10 +85,10 @@ class Tail:
                         continue
                 try:
                     # Not `wait_for`: in Python 3.11 it swallows a cancel that comes together with the wake-up.
-                    async with asyncio.timeout(_LOOK_ANYWAY_SECONDS):
+                    async with asyncio.timeout(LOOK_ANYWAY_SECONDS):
                         await woken.wait()
                 except TimeoutError:
-                    silent += _LOOK_ANYWAY_SECONDS
+                    silent += LOOK_ANYWAY_SECONDS
                     if silent >= heartbeat:
                         silent = 0.0
                         yield []
@@ -140,9 +139,9 @@ class Tail:
         return await asyncio.shield(read)
 
 
-def _finished(task_id: str) -> bool:
+def finished(task_id: str) -> bool:
     """Tell whether nothing will follow: a deleted task has finished, too."""
-    return not Task.objects.filter(pk=task_id).exclude(status__in=FINISHED).exists()
+    return not Task.objects.unfinished().filter(pk=task_id).exists()
 
 
 tail = Tail()

@@ -112,13 +112,14 @@ def apply(task_ids: Sequence[str], decide: Callable[[Record], Change | None]) ->
         decide: gets a record as it stands, and returns ``None`` where the task is not to be changed. It may be
             called again when somebody else was faster.
     """
+    if not task_ids:
+        return []
     for _ in range(_MOST_TRIES):
         with transaction.atomic():
             made = plan(task_ids, decide)
             if carry_out(made):
                 return made.changes
             # Only a database that runs several writers at once comes here.
-            transaction.set_rollback(True)
     raise RuntimeError(f"the tasks {task_ids[:3]} are changed by others again and again")
 
 
@@ -151,10 +152,18 @@ def plan(task_ids: Sequence[str], decide: Callable[[Record], Change | None]) -> 
 
 
 def carry_out(plan: Plan) -> bool:
-    """Write a plan, in the caller's transaction; tell whether each change found its task as it had been read.
+    """Write a plan in one transaction; tell whether each change found its task as it had been read.
 
-    Where one did not, the transaction must be rolled back.
+    Where one did not, nothing is written, by a transaction around this one neither.
     """
+    with transaction.atomic(savepoint=False):
+        done = _write(plan)
+        if not done:
+            transaction.set_rollback(True)
+    return done
+
+
+def _write(plan: Plan) -> bool:
     if not plan.updates:
         return True
     with connection.cursor() as cursor:

@@ -1,6 +1,5 @@
 """The task API over plain HTTP; what streams is in ``streaming.py`` and ``consumers.py``."""
 
-import time
 from typing import Any
 
 from rest_framework.request import Request
@@ -12,12 +11,9 @@ from clients_app.scopes import RESPONSES_WRITE, TASKS_READ, TASKS_WRITE
 from lmsp_site.asgi_http import nonnegative
 from lmsp_site.errors import InvalidRequest
 from lmsp_site.views import json_body
-from tasks_app import event_log, idempotency, lifecycle, lookup, pages, responses, serializers, submission
+from tasks_app import cancelling, event_log, idempotency, lookup, pages, responses, serializers, submission
 from tasks_app.models import Task
-from tasks_app.states import FINISHED, Status
-
-_CANCEL_PATIENCE_SECONDS = 2.0
-_CANCEL_LOOK_SECONDS = 0.01
+from tasks_app.states import Status
 
 
 def accepted_object(task: Task) -> dict[str, Any]:
@@ -92,16 +88,6 @@ class TaskEvents(APIView):
         )
 
 
-def cancel_and_wait(task: Task) -> Status:
-    """Cancel `task` and wait a moment for its worker to have stopped (R3)."""
-    status = lifecycle.cancel(task.id)
-    deadline = time.monotonic() + _CANCEL_PATIENCE_SECONDS
-    while status not in FINISHED and time.monotonic() < deadline:
-        time.sleep(_CANCEL_LOOK_SECONDS)
-        status = Status(Task.objects.values_list("status", flat=True).get(pk=task.id))
-    return status
-
-
 class TaskCancel(APIView):
     """POST /v1/tasks/{id}/cancel."""
 
@@ -109,7 +95,7 @@ class TaskCancel(APIView):
 
     def post(self, request: Request, task_id: str) -> Response:
         """Cancel the task; a finished one answers with its true state, unchanged."""
-        cancel_and_wait(lookup.task(caller(request), task_id))
+        cancelling.cancel_and_wait([lookup.task(caller(request), task_id).id])
         return Response(accepted_object(lookup.task(caller(request), task_id)))
 
 
@@ -139,5 +125,5 @@ class ResponseCancel(APIView):
 
     def post(self, request: Request, response_id: str) -> Response:
         """Cancel the response's task."""
-        cancel_and_wait(lookup.task_of_response(caller(request), response_id))
+        cancelling.cancel_and_wait([lookup.task_of_response(caller(request), response_id).id])
         return Response(responses.current(lookup.task_of_response(caller(request), response_id)))

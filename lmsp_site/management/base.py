@@ -1,6 +1,7 @@
 """What every command of this project has in common."""
 
 import json
+import sys
 from typing import Any
 
 from django.conf import settings
@@ -15,10 +16,13 @@ from lmsp_site import data_dir
 class ServiceCommand(BaseCommand):
     """A command that works on an empty data directory and can answer with one JSON object.
 
-    A subclass writes ``run``, which returns that object, and ``describe``, which says it to a person.
+    A subclass writes ``run``, which returns that object, and ``describe``, which says it to a person; it sets
+    ``exit_status`` where its answer is not the good one.
     """
 
     requires_migrations_checks = False
+    prepares_database = True
+    exit_status = 0
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Add ``--json``; a subclass adds its own after calling this."""
@@ -26,12 +30,19 @@ class ServiceCommand(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Bring a new database up to date, run the command and print its answer."""
-        prepare_database()
+        if self.prepares_database:
+            prepare_database()
         answer = self.run(**options)
         if options["json"]:
             self.stdout.write(json.dumps(answer))
         else:
             self.describe(answer)
+        self.finish()
+
+    def finish(self) -> None:
+        """Tell by the exit status how it came out."""
+        if self.exit_status:
+            sys.exit(self.exit_status)
 
     def run(self, **options: Any) -> dict[str, Any]:
         """Do the work and return what ``--json`` prints."""

@@ -178,10 +178,8 @@ class Host:
         was_ready = engine.address is not None
         if not engine.read_reports():
             self._forget(engine)
-        elif was_ready:
-            pass  # it is alive
-        elif self._engines.get(engine.spec.key) is not engine:
-            pass  # it was asked to end, and spoke before it heard
+        elif was_ready or self._engines.get(engine.spec.key) is not engine:
+            pass  # it shows that it is alive, or was asked to end and spoke before it heard
         elif engine.address is not None:
             self._tell_waiting(engine, {"type": "ready", **engine.address})
         elif engine.error is None:

@@ -1,29 +1,11 @@
-"""What a person does to tasks: cancel them, run them again."""
+"""What a person does to a task: run it again."""
 
-import time
-from collections.abc import Sequence
-
-from tasks_app import lifecycle, responses, submission
+from tasks_app import responses, submission
 from tasks_app.models import Task
-from tasks_app.states import FINISHED
-
-# As long as the API waits for a worker to have stopped.
-_CANCEL_PATIENCE_SECONDS = 2.0
-_CANCEL_LOOK_SECONDS = 0.02
 
 
 class NothingToRun(Exception):
     """The task has no request."""
-
-
-def cancel(task_ids: Sequence[str]) -> dict[str, str]:
-    """Cancel tasks, wait a moment for their workers to have stopped, and return the true states (R3)."""
-    states: dict[str, str] = {task_id: lifecycle.cancel(task_id) for task_id in task_ids}
-    deadline = time.monotonic() + _CANCEL_PATIENCE_SECONDS
-    while set(states.values()) - FINISHED and time.monotonic() < deadline:
-        time.sleep(_CANCEL_LOOK_SECONDS)
-        states |= dict(Task.objects.filter(pk__in=task_ids).values_list("pk", "status"))
-    return states
 
 
 def rerun(task: Task) -> Task:

@@ -4,14 +4,8 @@ import select
 import time
 from collections.abc import Iterator
 
-from tasks_app import event_log, wakeup
+from tasks_app import event_log, stream, wakeup
 from tasks_app.event_log import Entry
-from tasks_app.models import Task
-from tasks_app.states import FINISHED
-
-_PAGE = 500
-# A wake-up can be lost; this is how late its event is then.
-_LOOK_ANYWAY_SECONDS = 0.25
 
 
 def follow(task_id: str) -> Iterator[Entry]:
@@ -20,8 +14,8 @@ def follow(task_id: str) -> Iterator[Entry]:
     # Listening from before the first read on: nothing is written between the two unheard.
     with wakeup.Listener.for_tasks() as listener:
         while True:
-            finished = not Task.objects.filter(pk=task_id).exclude(status__in=FINISHED).exists()
-            page = event_log.read(task_id, after, _PAGE)
+            finished = stream.finished(task_id)
+            page = event_log.read(task_id, after, stream.PAGE)
             for entry in page:
                 yield entry
                 if entry.is_terminal:
@@ -29,13 +23,13 @@ def follow(task_id: str) -> Iterator[Entry]:
                 after = entry.sequence_number
             if finished and not page:
                 return
-            if len(page) < _PAGE:
+            if len(page) < stream.PAGE:
                 _wait(listener, task_id)
 
 
 def _wait(listener: wakeup.Listener, task_id: str) -> None:
     """Wait until the task's log may have grown; what other tasks say is passed over."""
-    deadline = time.monotonic() + _LOOK_ANYWAY_SECONDS
+    deadline = time.monotonic() + stream.LOOK_ANYWAY_SECONDS
     while (left := deadline - time.monotonic()) > 0:
         if select.select([listener], [], [], left)[0] and {task_id, wakeup.EVERYTHING} & listener.take():
             return

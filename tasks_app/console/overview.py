@@ -1,6 +1,5 @@
 """The state of the whole service at one moment."""
 
-import fcntl
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Count
 
-from lmsp_site import PROTOCOL_VERSION, __version__, health
+from lmsp_site import PROTOCOL_VERSION, __version__, file_lock, health
 from lmsp_site.models import ServiceConfig
 from models_app.engines.base import EngineAddress
 from models_app.engines.client import EngineUnavailable, HostClient, engine_info
@@ -58,16 +57,7 @@ def _served_by(lock: Path) -> dict[str, Any] | None:
         return None
     # Asked for only where the process lives: a `serve` that starts at this very moment must find the lock free.
     seconds = processes.age(pid)
-    return {"pid": pid, "seconds": round(seconds)} if seconds is not None and _is_held(lock) else None
-
-
-def _is_held(lock: Path) -> bool:
-    with lock.open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+    return {"pid": pid, "seconds": round(seconds)} if seconds is not None and file_lock.is_held(lock) else None
 
 
 def _processes() -> dict[str, Any]:

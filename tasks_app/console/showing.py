@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
-from django.conf import settings
 from django.db.models import Count, Sum
 from django.db.models.functions import Length
 
-from tasks_app import lookup, ownership, responses, serializers
+from tasks_app import checkpoints, lookup, ownership, responses, serializers
 from tasks_app.console import explanations, listing
 from tasks_app.models import Snapshot, Task, TaskEvent
 from tasks_app.states import STATE_ANNOUNCED_BY, EventType
@@ -90,7 +89,7 @@ def _snapshot(task: Task) -> dict[str, Any] | None:
         entries=Count("journal"), bytes=Sum(Length("journal__tokens"), default=0)
     )
     try:
-        checkpoint = (settings.LMSP.checkpoints_dir / task.id).stat()
+        checkpoint = checkpoints.path_of(task.id).stat()
     except FileNotFoundError:
         checkpoint = None
     return {

@@ -10,7 +10,7 @@ from django.db import connection
 
 from clients_app.models import Client
 from lmsp_site.models import RestartPolicy
-from tasks_app import audit, idempotency, lifecycle, ownership, recovery, snapshot
+from tasks_app import audit, idempotency, lifecycle, ownership, recovery, snapshot, transitions
 from tasks_app.idempotency import Claim
 from tasks_app.lifecycle import Orphan
 from tasks_app.models import IdempotencyKey, Response, Task, TaskEvent
@@ -196,9 +196,9 @@ def test_a_task_that_is_taken_while_its_recovery_is_planned_is_left_alone(client
     assert lifecycle.cancel(tasks[0].id) == Status.CANCELLED
     before = log(tasks[0])
 
-    assert not recovery._carry_out(plan), "nothing of a plan is written where one of its tasks has changed"
+    assert not transitions.carry_out(plan), "nothing of a plan is written where one of its tasks has changed"
     assert Task.objects.get(pk=tasks[1].pk).status == Status.RUNNING
-    assert recovery._apply(orphans) == {tasks[1].id: Status.FAILED}
+    assert lifecycle.apply_restart_policy(orphans, *recovery._RESTARTED) == {tasks[1].id: Status.FAILED}
 
     assert log(tasks[0]) == before
     assert [task.status for task in Task.objects.order_by("id")] == [Status.CANCELLED, Status.FAILED]

@@ -28,13 +28,6 @@ class Command(ServiceCommand):
         parser.add_argument("file", type=Path)
         parser.add_argument("--force", action="store_true", help="replace FILE, once the new copy is verified")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        """Make the copy, and tell by the exit status whether there was anything to find fault with."""
-        self._violated = False
-        super().handle(*args, **options)
-        if self._violated:
-            sys.exit(1)
-
     def run(self, **options: Any) -> dict[str, Any]:
         """Copy, verify, and give the copy its name."""
         started = time.monotonic()
@@ -55,7 +48,7 @@ class Command(ServiceCommand):
             raise CommandError(f"{file} was made meanwhile; nothing was replaced.") from error
         finally:
             progress.end()
-        self._violated = bool(findings["violations"])
+        self.exit_status = 1 if findings["violations"] else 0
         return {"file": str(file), "bytes": size, "seconds": round(time.monotonic() - started, 3), **findings}
 
     def _check_target(self, file: Path, *, force: bool) -> None:
@@ -79,12 +72,12 @@ class Command(ServiceCommand):
     def describe(self, answer: dict[str, Any]) -> None:
         """Say what is in it."""
         for violation in answer["violations"]:
-            self.stderr.write(f"{violation['rule']}: {violation['task'] or 'database'}: {violation['detail']}")
+            self.stderr.write(audit.told(violation))
         self.stdout.write(
             f"{answer['file']}: {answer['tasks']} tasks, {answer['events']} events, {answer['bytes']:,} bytes in "
             f"{answer['seconds']:.1f} s"
         )
-        if self._violated:
+        if answer["violations"]:
             self.stdout.write("The copy is whole and is kept; what it was taken of breaks the rules named above.")
 
 

@@ -1,6 +1,5 @@
 """A backup put in the place of the database."""
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -16,11 +15,12 @@ from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from clients_app.models import Client
-from lmsp_site import backup, supervisor
+from lmsp_site import backup
 from lmsp_site.management.base import ServiceCommand
 from lmsp_site.models import RestartPolicy
 from models_app.models import LanguageModel
-from tasks_app import audit, ownership
+from tasks_app import audit
+from tasks_app.management.exclusive import hold_the_data_directory
 from tasks_app.models import Task
 from tasks_app.states import RECOVERY, UNFINISHED, Status
 
@@ -42,19 +42,14 @@ class Command(ServiceCommand):
         "At its next start the service treats unfinished tasks by their policies, as after a crash."
     )
 
+    # What is there may be damaged, or another version's: it is left alone.
+    prepares_database = False
+
     def add_arguments(self, parser: CommandParser) -> None:
         """Add the file, and ``--force``."""
         super().add_arguments(parser)
         parser.add_argument("file", type=Path)
         parser.add_argument("--force", action="store_true", help="replace a database that has something in it")
-
-    def handle(self, *args: Any, **options: Any) -> None:
-        """Do as every command does, but leave alone what is there: it may be damaged, or another version's."""
-        answer = self.run(**options)
-        if options["json"]:
-            self.stdout.write(json.dumps(answer))
-        else:
-            self.describe(answer)
 
     def run(self, **options: Any) -> dict[str, Any]:
         """Check the backup, bring it up to date, and only then let it be the database."""
@@ -62,7 +57,7 @@ class Command(ServiceCommand):
         database: Path = settings.LMSP.database
         if not file.is_file() or file.samefile(database):
             raise CommandError(f"{file} is no backup: name a file that is not the database itself.")
-        _hold_the_data_directory()
+        hold_the_data_directory(advice="Stop it first.")
         if not options["force"] and (contents := _contents()):
             raise CommandError(f"{database} {contents}; --force replaces it and keeps it beside the new one.")
         _check_room(file, database)
@@ -100,17 +95,7 @@ class Command(ServiceCommand):
                 self.style.WARNING(f"Model {model['id']} is missing: models/{model['file']}, {model['digest']}")
             )
         for violation in answer["violations"]:
-            self.stdout.write(self.style.ERROR(f"{violation['rule']}: {violation['task']}: {violation['detail']}"))
-
-
-def _hold_the_data_directory() -> None:
-    """Keep every ``serve`` out until this process ends, and see that nobody else is in."""
-    try:
-        supervisor.hold(settings.LMSP.run_dir / "serve.lock")
-    except supervisor.AlreadyServedError as refusal:
-        raise CommandError(f"{refusal} Stop it first.") from None
-    if workers := ownership.living():
-        raise CommandError(f"{len(workers)} workers run on this data directory. Stop them first.")
+            self.stdout.write(self.style.ERROR(audit.told(violation)))
 
 
 def _contents() -> str:

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from django.conf import settings
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
-from lmsp_site import supervisor
 from lmsp_site.management.base import ServiceCommand
-from tasks_app import ownership, recovery
+from tasks_app import recovery
+from tasks_app.management.exclusive import hold_the_data_directory
 
 
 class Command(ServiceCommand):
@@ -28,21 +27,8 @@ class Command(ServiceCommand):
         """Recover, and return how many tasks there were and where they went."""
         if options["sweep"]:
             return {"tasks": recovery.sweep()}
-        self._hold_the_data_directory()
+        hold_the_data_directory(
+            workers_advice="Stop them first; for the tasks of a worker that has died alone there is --sweep."
+        )
         went = recovery.recover_all()
         return {"tasks": went.total(), **{str(status): count for status, count in sorted(went.items()) if count}}
-
-    def _hold_the_data_directory(self) -> None:
-        """Keep every ``serve`` out until this process ends, and see that nobody else is in.
-
-        A task without an owner is left over only then: beside a worker it may be claimed at any moment.
-        """
-        try:
-            supervisor.hold(settings.LMSP.run_dir / "serve.lock")
-        except supervisor.AlreadyServedError as refusal:
-            raise CommandError(str(refusal)) from None
-        if workers := ownership.living():
-            raise CommandError(
-                f"{len(workers)} workers run on this data directory. Stop them first; for the tasks of a worker that"
-                " has died alone there is --sweep."
-            )

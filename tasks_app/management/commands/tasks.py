@@ -11,7 +11,7 @@ from django.core.management.base import CommandError, CommandParser
 from lmsp_site.errors import ProtocolError
 from lmsp_site.management.base import ServiceCommand
 from lmsp_site.models import RestartPolicy
-from tasks_app import pages
+from tasks_app import cancelling, pages
 from tasks_app.console import colours, deeds, finding, listing, showing, tables, tailing, telling
 from tasks_app.event_log import Entry
 from tasks_app.models import Task
@@ -70,11 +70,9 @@ class Command(ServiceCommand):
         if options["no_color"]:
             os.environ["NO_COLOR"] = "1"
         self.style = colours.chosen(self.style)
-        self._exit_status = 0
         self._action_name = options["action"]
         try:
             super().handle(*args, **options)
-            self.stdout.flush()
         except (finding.NotOne, listing.UnknownClient, deeds.NothingToRun, ProtocolError) as refusal:
             raise CommandError(str(refusal)) from refusal
         except KeyboardInterrupt:
@@ -83,8 +81,11 @@ class Command(ServiceCommand):
             # Whoever read has had enough. What is left in the buffer goes nowhere, or Python would complain at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(_INTERRUPTED)
-        if self._exit_status:
-            sys.exit(self._exit_status)
+
+    def finish(self) -> None:
+        """See here, and not when Python ends, whether whoever reads has had enough."""
+        self.stdout.flush()
+        super().finish()
 
     def run(self, **options: Any) -> dict[str, Any]:
         """Do it."""
@@ -143,8 +144,8 @@ class Command(ServiceCommand):
                 before[task.id] = task.status
             except finding.NotOne as error:
                 unknown[text] = str(error)
-                self._exit_status = 1
-        after = deeds.cancel(list(before))
+                self.exit_status = 1
+        after = cancelling.cancel_and_wait(list(before))
         tasks = [{"id": task_id, "before": before[task_id], "status": after[task_id]} for task_id in before]
         return {"tasks": tasks, "unknown": unknown}
 
@@ -177,7 +178,7 @@ class Command(ServiceCommand):
             screen.end_line()
             raise
         if watcher.status != Status.COMPLETED:
-            self._exit_status = 1
+            self.exit_status = 1
         if watcher.status == "deleted":
             screen.aside(f"{task.id} was deleted")
         return {
