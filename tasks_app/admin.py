@@ -53,7 +53,7 @@ class TaskEventAdmin(ReadOnlyAdmin):
 
 @admin.register(Response)
 class ResponseAdmin(ReadOnlyAdmin):
-    """Requests and stored responses."""
+    """Requests."""
 
     list_display = ("id", "task_id", "store", "created_at")
     search_fields = ("id",)

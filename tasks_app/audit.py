@@ -47,6 +47,8 @@ class _Log:
     terminals: int = 0
     after_terminal: int = 0
     text: list[str] = field(default_factory=list)
+    terminal_type: str | None = None
+    response: dict[str, Any] = field(default_factory=dict)
     terminal_text: str | None = None
     first_types: list[str] = field(default_factory=list)
     unreadable: list[int] = field(default_factory=list)
@@ -74,7 +76,9 @@ class _Log:
             self.state = _STATE[kind]
         if kind in _TERMINAL:
             self.terminals += 1
-            self.terminal_text = _output_text(json.loads(data)["response"])
+            self.terminal_type = kind
+            self.response = json.loads(data)["response"]
+            self.terminal_text = _output_text(self.response)
 
 
 def audit(database: Path) -> dict[str, Any]:
@@ -100,7 +104,7 @@ def told(violation: Violation) -> str:
 def _tasks(connection: sqlite3.Connection) -> Iterator[tuple[str, _Log, tuple[Any, ...]]]:
     """Yield every task with its log, both in the order of the ids, in bounded memory."""
     rows = connection.execute(
-        "SELECT t.id, t.status, t.last_sequence_number, t.output_tokens, t.finished_at, r.id, r.body,"
+        "SELECT t.id, t.status, t.last_sequence_number, t.output_tokens, t.finished_at, t.incomplete_reason, r.id,"
         "  (SELECT sum(length(j.tokens)) FROM task_journal j WHERE j.snapshot_id = t.id),"
         "  (SELECT count(*) FROM task_snapshots s WHERE s.task_id = t.id)"
         " FROM tasks t LEFT JOIN responses r ON r.task_id = t.id WHERE t.purged_at IS NULL ORDER BY t.id"
@@ -123,7 +127,7 @@ def _tasks(connection: sqlite3.Connection) -> Iterator[tuple[str, _Log, tuple[An
 
 
 def _judge(log: _Log, row: tuple[Any, ...]) -> Iterator[tuple[str, str]]:
-    status, last, output_tokens, finished_at, response_id, body, journal_bytes, snapshots = row
+    status, last, output_tokens, finished_at, reason, response_id, journal_bytes, snapshots = row
     finished = status in _TERMINAL.values()
     if log.gaps:
         yield "sequence_without_gap", f"number {log.gaps[0]} stands where another should"
@@ -148,12 +152,10 @@ def _judge(log: _Log, row: tuple[Any, ...]) -> Iterator[tuple[str, str]]:
         yield "deltas_equal_text", "the joined deltas differ from the text of the terminal event"
     if response_id is None:
         yield "task_has_response", "the task has no response"
-    elif finished and body is None:
-        yield "finished_task_has_stored_response", "the task is finished, its response is not stored"
-    elif not finished and body is not None:
-        yield "finished_task_has_stored_response", "the task is not finished, its response is stored"
-    elif body is not None and _output_text(json.loads(body)) != text:
-        yield "deltas_equal_text", "the joined deltas differ from the stored text"
+    elif log.terminal_type is not None:
+        stored = log.response.get("id"), log.response.get("status"), log.response.get("incomplete_details")
+        if stored != (response_id, log.terminal_type.removeprefix("response."), {"reason": reason} if reason else None):
+            yield "terminal_event_stores_response", f"the terminal event holds another response: {stored}"
     if snapshots and (journal_bytes or 0) != output_tokens * _JOURNAL_PAIR_BYTES:
         yield "journal_agrees_with_count", f"{journal_bytes or 0} bytes of journal for {output_tokens} tokens"
 

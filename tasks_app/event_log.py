@@ -15,6 +15,9 @@ _SELECT = (
     "SELECT sequence_number, type, data FROM task_events"
     " WHERE task_id = %s AND sequence_number > %s ORDER BY sequence_number LIMIT %s"
 )
+_SELECT_LAST = (
+    "SELECT sequence_number, type, data FROM task_events WHERE task_id = %s ORDER BY sequence_number DESC LIMIT 1"
+)
 _SELECT_OF = "SELECT task_id, sequence_number, type, data FROM task_events WHERE task_id IN ({}) AND type IN ({})"
 _PAGE = 1000
 
@@ -76,6 +79,14 @@ def read(task_id: str, after: int = -1, limit: int = 1000) -> list[Entry]:
     with connection.cursor() as cursor:
         cursor.execute(_SELECT, (task_id, after, limit))
         return [Entry(*row) for row in cursor.fetchall()]
+
+
+def last(task_id: str) -> Entry | None:
+    """Return the newest entry; of a finished task it is the terminal one, which holds the whole response."""
+    with connection.cursor() as cursor:
+        cursor.execute(_SELECT_LAST, (task_id,))
+        row = cursor.fetchone()
+    return Entry(*row) if row else None
 
 
 def read_of(task_ids: Collection[str], types: Collection[EventType]) -> Iterator[tuple[str, Entry]]:

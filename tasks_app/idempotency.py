@@ -15,10 +15,9 @@ from lmsp_site.models import ServiceConfig
 from tasks_app.models import IdempotencyKey, Task
 
 MAX_LENGTH = 255
-_STORE_RESULTS = (
-    "UPDATE idempotency_keys SET result_status = 200, result_body ="
-    " (SELECT body FROM responses WHERE responses.task_id = idempotency_keys.task_id)"
-    " WHERE result_status IS NULL AND task_id IN ({})"
+_AWAITING = "SELECT task_id FROM idempotency_keys WHERE result_status IS NULL AND task_id IN ({})"
+_STORE_RESULT = (
+    "UPDATE idempotency_keys SET result_status = 200, result_body = %s WHERE task_id = %s AND result_status IS NULL"
 )
 
 
@@ -94,10 +93,20 @@ def store(claim: Claim, task: Task, *, status: int | None, body: dict[str, Any] 
     )
 
 
-def store_results(task_ids: Sequence[str]) -> None:
-    """Give the keys of synchronous requests their results: the stored responses of their finished tasks.
+def awaiting_results(task_ids: Sequence[str]) -> set[str]:
+    """Return those of the tasks whose synchronous requests came with a key; none of them has a result yet."""
+    if not task_ids:
+        return set()
+    with connection.cursor() as cursor:
+        cursor.execute(_AWAITING.format(", ".join(["%s"] * len(task_ids))), task_ids)
+        return {task_id for (task_id,) in cursor.fetchall()}
 
-    Part of the terminal transaction, after the responses have been stored.
+
+def store_results(results: Sequence[tuple[str, str]]) -> None:
+    """Give the keys of synchronous requests their results; part of the terminal transaction.
+
+    Args:
+        results: encoded responses, with the ids of their finished tasks.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_STORE_RESULTS.format(", ".join(["%s"] * len(task_ids))), task_ids)
+        cursor.executemany(_STORE_RESULT, results)

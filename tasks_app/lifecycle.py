@@ -174,7 +174,7 @@ def complete(
     output: Output,
     incomplete_reason: str | None,
 ) -> None:
-    """Write the last tokens, the closing events, the terminal event and the stored response: one transaction.
+    """Write the last tokens, the closing events and the terminal event, which stores the response: one transaction.
 
     Args:
         run: the claim that has finished.
@@ -193,8 +193,8 @@ def complete(
     def decide(record: Record) -> Change | None:
         if not _may(record, Status.COMPLETED, run.attempt):
             return None
-        columns = entered(Status.COMPLETED)
-        return Change(record, columns, kind, output=output, incomplete_reason=incomplete_reason)
+        columns = entered(Status.COMPLETED, incomplete_reason=incomplete_reason)
+        return Change(record, columns, kind, output=output)
 
     with transaction.atomic():
         append(run, position, tokens, rows, closing)
@@ -283,6 +283,8 @@ def _recovered(record: Record, code: str, message: str) -> Change:
     if new is Status.CANCELLED:
         return Change(record, entered(new), EventType.CANCELLED)
     free: dict[str, Any] = {"owner": None, "progress": None}
+    if record.finished_at:
+        free["finished_at"] = None
     if record.status == Status.QUEUED:
         return Change(record, free, None)
     free["claimable_at"] = _due(record.claims_without_progress)

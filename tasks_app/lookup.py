@@ -34,6 +34,6 @@ def position(waiting: Task) -> int | None:
     """Return the place of `waiting` in the queue, from 1; ``None`` when it does not wait."""
     if waiting.status != Status.QUEUED:
         return None
-    queued = Task.objects.filter(status=Status.QUEUED)
+    queued = Task.objects.filter(status=Status.QUEUED, finished_at=None)
     before = queued.filter(priority__lt=waiting.priority) | queued.filter(priority=waiting.priority, id__lt=waiting.id)
     return before.count() + 1

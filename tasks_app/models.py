@@ -9,7 +9,7 @@ from django.utils import timezone
 from clients_app.models import Client
 from lmsp_site.ids import new_id
 from lmsp_site.models import RestartPolicy
-from tasks_app.states import CLAIMED, FINISHED, Status
+from tasks_app.states import CLAIMED, FINISHED, UNFINISHED, Status
 
 _STATUS_CHOICES = [(status.value, status.value) for status in Status]
 _ID_LENGTH = 40
@@ -38,15 +38,17 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
     def unfinished(self) -> "TaskQuerySet":
         """Tasks that retention must never touch (R5)."""
-        return self.exclude(status__in=FINISHED)
+        return self.filter(status__in=UNFINISHED, finished_at=None)
 
     def waiting(self) -> "TaskQuerySet":
         """Queued tasks that are due, in the order in which they are claimed."""
-        return self.filter(status=Status.QUEUED).filter(_due()).order_by("priority", "id")
+        return self.filter(status=Status.QUEUED, finished_at=None).filter(_due()).order_by("priority", "id")
 
     def to_resume(self) -> "TaskQuerySet":
         """Running tasks that a restart, or a worker's death, has left to be claimed again."""
-        return self.filter(status=Status.RUNNING, owner=None).filter(_due()).order_by("priority", "id")
+        return (
+            self.filter(status=Status.RUNNING, finished_at=None, owner=None).filter(_due()).order_by("priority", "id")
+        )
 
     def next_claimable(self) -> "Task | None":
         """The task that a free worker should take; two walks along an index, however long the queue."""
@@ -59,11 +61,11 @@ class TaskQuerySet(models.QuerySet["Task"]):
 
     def expired(self) -> "TaskQuerySet":
         """Unfinished tasks whose deadline has passed."""
-        return self.unfinished().filter(finished_at=None, expires_at__lte=timezone.now())
+        return self.unfinished().filter(expires_at__lte=timezone.now())
 
     def claimed(self) -> "TaskQuerySet":
         """Tasks that some worker holds or held."""
-        return self.filter(status__in=CLAIMED)
+        return self.filter(status__in=CLAIMED, finished_at=None)
 
     def kept(self) -> "TaskQuerySet":
         """Tasks that are not being removed: of the others a part may be gone already."""
@@ -103,6 +105,9 @@ class Task(models.Model):
     progress = models.JSONField(null=True, blank=True, help_text="How far loading, prefill or replay has come.")
     error_code = models.CharField(max_length=60, blank=True, default="", db_default="")
     error_message = models.TextField(blank=True, default="", db_default="")
+    incomplete_reason = models.CharField(  # noqa: DJ001
+        max_length=60, null=True, blank=True, help_text="Why a completed task's response is incomplete."
+    )
 
     created_at = models.DateTimeField(db_default=Now())
     started_at = models.DateTimeField(null=True, blank=True)
@@ -116,8 +121,18 @@ class Task(models.Model):
         ordering = ["-id"]
         indexes = [
             models.Index(fields=["client", "-id"], name="tasks_of_client"),
-            models.Index(fields=["status", "priority", "id"], name="tasks_by_claim_order"),
+            # Of unfinished tasks alone: queries that want it say ``finished_at=None``.
+            models.Index(
+                fields=["status", "priority", "id"],
+                condition=Q(finished_at__isnull=True),
+                name="unfinished_by_claim_order",
+            ),
             models.Index(fields=["finished_at"], condition=Q(finished_at__isnull=False), name="finished_tasks"),
+            models.Index(
+                fields=["client", "status", "-id"],
+                condition=Q(finished_at__isnull=False),
+                name="finished_tasks_of_client",
+            ),
             models.Index(
                 fields=["expires_at"],
                 condition=Q(expires_at__isnull=False, finished_at__isnull=True),
@@ -164,12 +179,11 @@ class TaskEvent(models.Model):
 
 
 class Response(models.Model):
-    """What was asked and, once the task has finished, the whole response object."""
+    """What was asked. What was answered is in the task's log: its terminal event holds the whole response object."""
 
     id = models.CharField(primary_key=True, max_length=_ID_LENGTH, editable=False)
     task = models.OneToOneField(Task, on_delete=models.CASCADE, related_name="response")
     request = models.JSONField(help_text="The request, with its defaults filled in.")
-    body = models.JSONField(null=True, blank=True, help_text="The response object, from the terminal event on.")
     store = models.BooleanField(default=True, db_default=True)
     created_at = models.DateTimeField(db_default=Now())
 

@@ -2,17 +2,23 @@
 
 import gc
 import logging
+import os
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from multiprocessing import get_context
+from pathlib import Path
+from threading import Thread
 
-from django.db import connection, connections
+from django.conf import settings
+from django.db import connection, connections, transaction
 from django.db.models import Q, QuerySet
 
+from clients_app.models import Client
 from lmsp_site.models import RestartPolicy
 from lmsp_site.processes import end_with_parent
 from tasks_app import checkpoints, lifecycle, ownership, queue
@@ -33,8 +39,9 @@ _STAYS = Q(
     owner__isnull=True,
     progress__isnull=True,
 )
-# Kilobytes of pages in memory, and pages in the write-ahead log, so many that few are written more than once.
-_QUICK = {"synchronous": 1, "cache_size": -65536, "wal_autocheckpoint": 8192}
+# Kilobytes of pages in memory. No commit waits for the disk, or for the log's pages to be brought into the file.
+_QUICK = {"synchronous": 1, "cache_size": -65536, "wal_autocheckpoint": 0}
+_LARGE_LOG_BYTES = 8 << 20
 # Of a worker that holds a task: it waits up to 20 s for the database's lock, and shows itself every second otherwise.
 _LONGEST_SILENCE_SECONDS = 45.0
 _RESTARTED = ("server_restarted", "The service was restarted before this task had finished.")
@@ -52,10 +59,10 @@ def recover_all() -> Counter[str]:
         How many tasks went to which state.
     """
     is_dead = cache(ownership.is_dead)
-    left_over = _orphans(Task.objects.filter(status__in=UNFINISHED).exclude(_STAYS))
+    left_over = [*_orphans(Task.objects.unfinished().exclude(_STAYS)), *_orphans(_put_back())]
     orphans = [orphan for orphan in left_over if orphan.owner is None or is_dead(orphan.owner)]
     outcome: Counter[str] = Counter(alive=len(left_over) - len(orphans))
-    outcome[Status.QUEUED] = Task.objects.filter(_STAYS).count()
+    outcome[Status.QUEUED] = Task.objects.unfinished().filter(_STAYS).count()
     total, told = outcome.total() + len(orphans), time.monotonic()
     batches = [orphans[first : first + _BATCH] for first in range(0, len(orphans), _BATCH)]
     with _planned(batches) as plans, _quick_writes():
@@ -64,9 +71,10 @@ def recover_all() -> Counter[str]:
             if time.monotonic() - told > _PROGRESS_SECONDS:
                 told = time.monotonic()
                 logger.info("recovering", extra={"done": outcome.total(), "total": total})
+        with transaction.atomic():
+            queue.ring_for_claimable()
     ownership.forget_dead()
     checkpoints.sweep()
-    queue.ring_for_claimable()
     if outcome.total():
         logger.info("recovered", extra={name: count for name, count in outcome.items() if count})
     return outcome
@@ -101,6 +109,13 @@ def _end_hung(owners: Collection[str]) -> None:
             ownership.kill(owner)
 
 
+def _put_back() -> QuerySet[Task]:
+    """Return tasks that had finished and whose state somebody has changed by hand: the state decides."""
+    # By client, as the index of finished tasks has them.
+    clients = list(Client.objects.values_list("pk", flat=True))
+    return Task.objects.filter(client__in=clients, status__in=UNFINISHED, finished_at__isnull=False)
+
+
 def _orphans(tasks: QuerySet[Task]) -> list[Orphan]:
     # All at once: asked for one batch after the other, the database would look through all of them each time.
     return list(map(Orphan._make, tasks.order_by("id").values_list(*Orphan._fields)))
@@ -133,6 +148,9 @@ def _become_planner() -> None:
     end_with_parent()
     # It would look through all of a batch again and again, and there are no cycles in it.
     gc.disable()
+    if connection.vendor == "sqlite":
+        # All plans are made from one moment: what the plans' writer adds to the log need not be looked through.
+        connection.cursor().execute("BEGIN DEFERRED")
 
 
 def _plan(batch: list[Orphan]) -> tuple[Plan, Counter[str]]:
@@ -148,12 +166,29 @@ def _quick_writes() -> Iterator[None]:
         yield
         return
     with connection.cursor() as cursor:
-        before = {name: cursor.execute(f"PRAGMA {name}").fetchone()[0] for name in _QUICK}
         for name, value in _QUICK.items():
             cursor.execute(f"PRAGMA {name}={value}")
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                cursor.execute(f"PRAGMA {name}={value}")
-            cursor.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    try:
+        yield
+    finally:
+        _settle(settings.LMSP.database)
+        # The next one is as settings.py has it.
+        connection.close()
+
+
+def _settle(database: Path) -> None:
+    """Have what is in the write-ahead log on the disk, and brought into the database's file while others go on."""
+    log = database.with_name(f"{database.name}-wal")
+    with suppress(FileNotFoundError), log.open("rb") as file:
+        os.fsync(file.fileno())
+        if os.fstat(file.fileno()).st_size < _LARGE_LOG_BYTES:
+            return
+    # Open from now on: who closes the last connection would bring the pages home, and wait for it.
+    own = sqlite3.connect(database, check_same_thread=False)
+    own.execute("SELECT count(*) FROM sqlite_master").fetchone()
+
+    def checkpoint() -> None:
+        with closing(own):
+            own.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    Thread(target=checkpoint, name="checkpoint").start()

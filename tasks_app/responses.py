@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from tasks_app import event_log
 from tasks_app.models import Response, Task
 from tasks_app.output import Output
 from tasks_app.states import FINISHED, RESPONSE_STATUS, Status
@@ -37,6 +38,7 @@ class Subject(NamedTuple):
     output_tokens: int
     error_code: str
     error_message: str
+    incomplete_reason: str | None
     created_at: int | None
     finished_at: int | None
 
@@ -57,6 +59,7 @@ class Subject(NamedTuple):
             output_tokens=task.output_tokens,
             error_code=task.error_code,
             error_message=task.error_message,
+            incomplete_reason=task.incomplete_reason,
             created_at=unix(task.created_at),
             finished_at=unix(task.finished_at),
         )
@@ -75,15 +78,14 @@ def of(task: Task) -> Response:
         return Response(id=id_for(task.id), task=task, request={})
 
 
-def build(subject: Subject, output: Output | None = None, *, incomplete_reason: str | None = None) -> dict[str, Any]:
+def build(subject: Subject, output: Output | None = None) -> dict[str, Any]:
     """Return the response object of a task in one state.
 
     Args:
         subject: as it is, or as it will be after the change that the object accompanies.
         output: what was generated so far; nothing when left out.
-        incomplete_reason: why a completed task's response is ``incomplete``.
     """
-    status = subject.status
+    status, incomplete_reason = subject.status, subject.incomplete_reason
     name = "incomplete" if incomplete_reason else RESPONSE_STATUS[status]
     item_status = {"completed": "completed", "in_progress": "in_progress"}.get(name, "incomplete")
     request = DEFAULTS | subject.request
@@ -124,11 +126,10 @@ def build(subject: Subject, output: Output | None = None, *, incomplete_reason: 
 
 
 def current(task: Task) -> dict[str, Any]:
-    """Return the response of `task` as it is now: the stored one, or what the log holds so far."""
-    response = of(task)
-    if response.body is not None:
-        body: dict[str, Any] = response.body
-        return body
+    """Return the response of `task` as it is now: what its terminal event has stored, or what the log holds so far."""
+    if task.finished and (stored := event_log.last(task.id)) and stored.is_terminal:
+        response: dict[str, Any] = stored.fields()["response"]
+        return response
     return build(Subject.of(task), Output.of(task.id))
 
 

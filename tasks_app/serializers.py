@@ -247,5 +247,5 @@ def task_object(task: Task, position: int | None = None) -> dict[str, Any]:
         "expires_at": responses.unix(task.expires_at),
     }
     if task.status in FINISHED:
-        item["incomplete_details"] = (responses.of(task).body or {}).get("incomplete_details")
+        item["incomplete_details"] = {"reason": task.incomplete_reason} if task.incomplete_reason else None
     return item

@@ -2,8 +2,8 @@
 
 A verb of ``lifecycle`` is a function from the record as it stands to what shall become of it, with the event that says
 so. The guarded UPDATE finds the record as it was read or changes nothing, takes the next sequence number and
-writes the new state; event, stored response and idempotency result go in with it, and the journal of a task that is
-to start anew goes out.
+writes the new state; event and idempotency result go in with it, and the journal of a task that is to start anew goes
+out.
 """
 
 from collections import defaultdict
@@ -57,7 +57,6 @@ _READ = ", ".join((_OF_RESPONSE | _MOMENTS).get(name, f"t.{name}") for name in R
 _SELECT = f"SELECT {_READ} FROM tasks t LEFT JOIN responses r ON r.task_id = t.id WHERE t.id IN "  # noqa: S608
 _GUARDS = ("id", "status", "attempt", "last_sequence_number", "output_tokens")
 _guards_of = attrgetter(*_GUARDS)
-_STORE_RESPONSE = "UPDATE responses SET body = %s WHERE task_id = %s"
 
 
 class Change(NamedTuple):
@@ -69,7 +68,6 @@ class Change(NamedTuple):
         event: the event of the change; ``None`` for a change that no reader can see.
         fields: what the event carries beside the response object.
         output: what was generated; read from the log when left out.
-        incomplete_reason: why a completed task's response is ``incomplete``.
     """
 
     record: Record
@@ -77,13 +75,17 @@ class Change(NamedTuple):
     event: EventType | None
     fields: dict[str, Any] | None = None
     output: Output | None = None
-    incomplete_reason: str | None = None
 
     @property
     def status(self) -> str:
         """Where the task goes, or stays."""
         status: str = self.columns.get("status", self.record.status)
         return status
+
+    @property
+    def ends(self) -> bool:
+        """Whether nothing can follow."""
+        return self.status in FINISHED
 
 
 class Plan(NamedTuple):
@@ -93,14 +95,14 @@ class Plan(NamedTuple):
         changes: what was decided.
         updates: by the columns that are written, for each change their values and those that guard them.
         events: rows of the log.
-        stored: response objects, with the ids of the tasks that end.
+        results: response objects for idempotency keys, with the ids of the tasks that end.
         anew: ids of the tasks whose journals go.
     """
 
     changes: list[Change]
     updates: dict[tuple[str, ...], list[tuple[Any, ...]]]
     events: list[tuple[str, int, EventType, str]]
-    stored: list[tuple[str, str]]
+    results: list[tuple[str, str]]
     anew: list[str]
 
 
@@ -128,21 +130,21 @@ def plan(task_ids: Sequence[str], decide: Callable[[Record], Change | None]) -> 
     changes = [change for record in _read(task_ids) if (change := decide(record))]
     outputs = Output.of_each([change.record.id for change in changes if _has_output_in_log(change)])
     made = Plan(changes, defaultdict(list), [], [], [])
+    awaiting = idempotency.awaiting_results([change.record.id for change in changes if change.ends])
     now = moment(datetime.now(UTC))
     for change in changes:
-        record, columns, event, fields, output, incomplete_reason = change
+        record, columns, event, fields, output = change
         if event:
             number = columns["last_sequence_number"] = record.last_sequence_number + 1
-            ends = change.status in FINISHED
-            if ends:
+            if change.ends:
                 columns["finished_at"] = now
             subject = _subject(record, columns)
             output = output or outputs.get(record.id)
-            text = event_log.encode(responses.build(subject, output, incomplete_reason=incomplete_reason))
+            text = event_log.encode(responses.build(subject, output))
             prefix = event_log.encode(fields)[:-1] + "," if fields else "{"
             made.events.append((record.id, number, event, f'{prefix}"response":{text}}}'))
-            if ends and record.response_id:
-                made.stored.append((text, record.id))
+            if record.id in awaiting:
+                made.results.append((text, record.id))
             if event is EventType.QUEUED:
                 made.anew.append(record.id)
         elif all(getattr(record, name) == value for name, value in columns.items()):
@@ -171,12 +173,10 @@ def _write(plan: Plan) -> bool:
             cursor.executemany(_update(columns), rows)
             if cursor.rowcount != len(rows):
                 return False
-        if plan.stored:
-            cursor.executemany(_STORE_RESPONSE, plan.stored)
     event_log.append_encoded(plan.events)
     snapshot.clear(plan.anew)
-    if plan.stored:
-        idempotency.store_results([task_id for _, task_id in plan.stored])
+    if plan.results:
+        idempotency.store_results(plan.results)
     if plan.events:
         wakeup.after_commit(*(task_id for task_id, *_ in plan.events))
     return True
@@ -185,7 +185,7 @@ def _write(plan: Plan) -> bool:
 def entered(new: Status, **columns: Any) -> dict[str, Any]:
     """Return the columns of a task that enters a state; a finished one is let go by its owner."""
     if new in FINISHED:
-        return {"status": new.value, "owner": None, "progress": None, **columns}
+        return {"status": new.value, "owner": None, "progress": None, "incomplete_reason": None, **columns}
     return {"status": new.value, **columns}
 
 
@@ -216,6 +216,7 @@ def _subject(record: Record, columns: dict[str, Any]) -> Subject:
         output_tokens=columns.get("output_tokens", record.output_tokens),
         error_code=columns.get("error_code", record.error_code),
         error_message=columns.get("error_message", record.error_message),
+        incomplete_reason=columns.get("incomplete_reason"),
         created_at=_unix(record.created_at),
         finished_at=_unix(columns.get("finished_at")),
     )

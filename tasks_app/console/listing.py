@@ -8,14 +8,13 @@ from operator import attrgetter
 from typing import Any
 
 from django.core.management.color import Style
-from django.db.models import F
 
 from clients_app.models import Client
 from tasks_app import serializers
 from tasks_app.console import colours, figures, tables
 from tasks_app.console.tables import Column
 from tasks_app.models import Priority, Task, TaskQuerySet
-from tasks_app.states import FINISHED, Status
+from tasks_app.states import FINISHED, UNFINISHED, Status
 
 # Whoever stands behind so many is told that, and not counted.
 _FARTHEST = 1000
@@ -52,8 +51,14 @@ def newest(wanted: Filter, limit: int) -> tuple[list[Task], bool]:
     tasks = _narrowed(wanted)
     ascending = wanted.newer_than is not None
     order = "id" if ascending else "-id"
-    # One walk along the index of states for each priority: a single one would sort all tasks of the state.
-    walks = [tasks.filter(status=wanted.status, priority=p) for p in Priority] if wanted.status else [tasks]
+    walks = [tasks]
+    if wanted.status in UNFINISHED:
+        # One walk along the index of states for each priority: a single one would sort all tasks of the state.
+        walks = [tasks.filter(status=wanted.status, finished_at=None, priority=priority) for priority in Priority]
+    elif wanted.status:
+        # And of finished ones an index for each client.
+        finished = tasks.filter(status=wanted.status, finished_at__isnull=False)
+        walks = [finished.filter(client=client) for client in Client.objects.values_list("pk", flat=True)]
     found = list(chain.from_iterable(walk.order_by(order)[: limit + 1] for walk in walks))
     found.sort(key=attrgetter("id"), reverse=not ascending)
     shown = found[:limit]
@@ -61,8 +66,7 @@ def newest(wanted: Filter, limit: int) -> tuple[list[Task], bool]:
 
 
 def _narrowed(wanted: Filter) -> TaskQuerySet:
-    reason = F("response__body__incomplete_details__reason")
-    tasks = Task.objects.kept().select_related("client").annotate(incomplete_reason=reason)
+    tasks = Task.objects.kept().select_related("client")
     if wanted.client:
         tasks = tasks.of(_client(wanted.client))
     if wanted.model:
@@ -88,15 +92,14 @@ def _client(name: str) -> Client:
 
 def positions() -> dict[str, int]:
     """Return the places in the queue, from 1, of the first tasks that wait."""
-    first = Task.objects.filter(status=Status.QUEUED).order_by("priority", "id")
+    first = Task.objects.filter(status=Status.QUEUED, finished_at=None).order_by("priority", "id")
     return {task_id: place for place, task_id in enumerate(first.values_list("pk", flat=True)[:_FARTHEST], start=1)}
 
 
 def note(task: Task, places: dict[str, int]) -> str:
     """Say what `task` waits for, what it is at, or why it ended as it did."""
     if task.status in FINISHED:
-        reason = getattr(task, "incomplete_reason", None)
-        return task.error_code or (f"incomplete: {reason}" if reason else "")
+        return task.error_code or (f"incomplete: {task.incomplete_reason}" if task.incomplete_reason else "")
     now = datetime.now(UTC)
     if task.claimable_at and task.claimable_at > now:
         return f"due in {figures.span(figures.since(now, task.claimable_at))}"

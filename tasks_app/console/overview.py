@@ -87,7 +87,7 @@ def _queue() -> dict[str, Any]:
     now = datetime.now(UTC)
     counted: dict[str, Any] = {}
     for priority in Priority:
-        queued = Task.objects.filter(status=Status.QUEUED, priority=priority)
+        queued = Task.objects.filter(status=Status.QUEUED, finished_at=None, priority=priority)
         # Ids sort by age: the first of the index is the oldest.
         oldest = queued.order_by("id").values_list("created_at", flat=True).first()
         counted[priority.name.lower()] = {
@@ -95,8 +95,8 @@ def _queue() -> dict[str, Any]:
             "oldest_seconds": _rounded(figures.since(oldest, now)),
         }
     # What is tried again is old, and stands at the front.
-    first = Task.objects.filter(status=Status.QUEUED).order_by("priority", "id")[:_FRONT]
-    interrupted = Task.objects.filter(status=Status.RUNNING, owner=None)[:_FRONT]
+    first = Task.objects.filter(status=Status.QUEUED, finished_at=None).order_by("priority", "id")[:_FRONT]
+    interrupted = Task.objects.filter(status=Status.RUNNING, finished_at=None, owner=None)[:_FRONT]
     moments = [*first.values_list("claimable_at", flat=True), *interrupted.values_list("claimable_at", flat=True)]
     due = [moment for moment in moments if moment and moment > now]
     return counted | {"due_later": len(due), "due_in_seconds": _rounded(figures.since(now, min(due))) if due else None}

@@ -37,7 +37,6 @@ def test_R6_every_cell_of_the_recovery_table(own_service: Service) -> None:
         )[0]
         own_service.sql("DELETE FROM task_events WHERE task_id = ? AND sequence_number > ?", task_id, number)
         own_service.sql("DELETE FROM task_journal WHERE snapshot_id = ?", task_id)
-        own_service.sql("UPDATE responses SET body = NULL WHERE task_id = ?", task_id)
         own_service.sql(
             "UPDATE tasks SET status = ?, owner = NULL, finished_at = NULL, output_tokens = 0,"
             " last_sequence_number = ? WHERE id = ?",

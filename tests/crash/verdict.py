@@ -57,16 +57,16 @@ def stored(service: Service, prefix: str) -> dict[str, list[Stored]]:
     found: dict[str, list[Stored]] = {}
     rows = service.sql(
         "SELECT t.id, t.status, t.on_restart, t.error_code, json_extract(t.metadata, '$.soak'),"
-        " json_extract(t.metadata, '$.request'), r.body FROM tasks t JOIN responses r ON r.task_id = t.id"
+        " json_extract(t.metadata, '$.request') FROM tasks t"
         " WHERE json_extract(t.metadata, '$.soak') LIKE ?",
         f"{prefix}-%",
     )
-    for task_id, status, policy, error_code, mark, request, body in rows:
+    for task_id, status, policy, error_code, mark, request in rows:
         events = service.sql(
             "SELECT type, sequence_number, data FROM task_events WHERE task_id = ? ORDER BY sequence_number", task_id
         )
         log = [{"type": kind, "sequence_number": number, **json.loads(data)} for kind, number, data in events]
-        task = Stored(task_id, status, policy, error_code, request, json.loads(body) if body else None, log)
+        task = Stored(task_id, status, policy, error_code, request, log[-1].get("response"), log)
         found.setdefault(mark, []).append(task)
     return found
 

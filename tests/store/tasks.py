@@ -52,12 +52,12 @@ def put(task: Task, status: Status) -> Task:
     return Task.objects.get(pk=task.pk)
 
 
-def finish(run: Run, text: str) -> None:
+def finish(run: Run, text: str, incomplete_reason: str | None = None) -> None:
     """Let `run` say `text` and complete."""
     output = Output.of(run.task_id)
-    closing = [*output.write(text), *output.close("completed")]
+    closing = [*output.write(text), *output.close("incomplete" if incomplete_reason else "completed")]
     position = Task.objects.get(pk=run.task_id).output_tokens
-    lifecycle.complete(run, position, [7], [1], closing, output, None)
+    lifecycle.complete(run, position, [7], [1], closing, output, incomplete_reason)
 
 
 def say(run: Run, *texts: str) -> None:
@@ -79,9 +79,9 @@ def recover(task: Task, code: str) -> Status:
 
 
 def stored_text(task: Task) -> str:
-    body = Response.objects.get(task=task).body
-    assert body is not None
-    return responses.output_text(body)
+    last = log(task)[-1]
+    assert last.is_terminal
+    return responses.output_text(last.fields()["response"])
 
 
 def types(task: Task) -> list[str]:

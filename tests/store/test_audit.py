@@ -20,6 +20,7 @@ def _sql(statement: str) -> Plant:
 
 
 _DELTA = "type = 'response.output_text.delta'"
+_TERMINAL = "type = 'response.completed'"
 
 PLANTED: dict[str, tuple[str, Plant]] = {
     "gap": (
@@ -56,7 +57,7 @@ PLANTED: dict[str, tuple[str, Plant]] = {
     ),
     "other stored text": (
         "deltas_equal_text",
-        _sql("UPDATE responses SET body = replace(body, 'second', 'forged') WHERE task_id = :id"),
+        _sql(f"UPDATE task_events SET data = replace(data, 'second', 'forged') WHERE task_id = :id AND {_TERMINAL}"),
     ),
     "broken event": (
         "events_are_readable",
@@ -68,8 +69,20 @@ PLANTED: dict[str, tuple[str, Plant]] = {
     ),
     "no response": ("task_has_response", _sql("DELETE FROM responses WHERE task_id = :id")),
     "no stored response": (
-        "finished_task_has_stored_response",
-        _sql("UPDATE responses SET body = NULL WHERE task_id = :id"),
+        "events_are_readable",
+        _sql(f"UPDATE task_events SET data = '{{}}' WHERE task_id = :id AND {_TERMINAL}"),
+    ),
+    "another's response": (
+        "terminal_event_stores_response",
+        _sql(f"UPDATE task_events SET data = replace(data, 'resp_', 'resp_x') WHERE task_id = :id AND {_TERMINAL}"),
+    ),
+    "other end of the response": (
+        "terminal_event_stores_response",
+        _sql(f"UPDATE task_events SET type = 'response.incomplete' WHERE task_id = :id AND {_TERMINAL}"),
+    ),
+    "other reason": (
+        "terminal_event_stores_response",
+        _sql("UPDATE tasks SET incomplete_reason = 'content_filter' WHERE id = :id"),
     ),
     "response without task": (
         "response_has_task",

@@ -22,7 +22,7 @@ from models_app.models import LanguageModel
 from tasks_app import audit
 from tasks_app.management.exclusive import hold_the_data_directory
 from tasks_app.models import Task
-from tasks_app.states import RECOVERY, UNFINISHED, Status
+from tasks_app.states import RECOVERY, Status
 
 # Signed with the secret key of the service that was backed up; recovery rings for what there is to claim.
 _FORGET_BELLS = "DELETE FROM django_q_ormq"
@@ -146,7 +146,7 @@ def _bring_up_to_date() -> dict[str, Any]:
 
 def _unfinished() -> list[dict[str, Any]]:
     """Return how many tasks the next start finds in each state and under each policy, and where they go (R6)."""
-    counted = Counter(Task.objects.filter(status__in=UNFINISHED).values_list("status", "on_restart").iterator())
+    counted = Counter(Task.objects.unfinished().values_list("status", "on_restart").iterator())
     return [
         {
             "status": status,
