@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
-from lmsp_site import strict_json
+from lmsp_site import open_streams, strict_json
 from lmsp_site.errors import InvalidRequest, PayloadTooLarge, ProtocolError
 from lmsp_site.views import encode
 
@@ -89,8 +89,9 @@ async def send_stream(send: Send, frames: AsyncIterator[bytes], headers: dict[st
     await send({"type": "http.response.start", "status": 200, "headers": [*_EVENT_STREAM, *extra]})
     # The server keeps the headers back until something is written: the reader of a silent log would wait for them.
     await send({"type": "http.response.body", "body": b"", "more_body": True})
-    async for frame in frames:
-        await send({"type": "http.response.body", "body": frame, "more_body": True})
+    with open_streams.counted(open_streams.SSE):
+        async for frame in frames:
+            await send({"type": "http.response.body", "body": frame, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
 
 

@@ -44,6 +44,7 @@ class Discovery(_Open):
                     "models": "/v1/models",
                     "health": "/healthz",
                     "readiness": "/readyz",
+                    "metrics": "/metrics",
                 },
                 "capabilities": {
                     "restart_policies": ["fail", "retry", "resume"],
@@ -81,13 +82,15 @@ class Ready(_Open):
 
 def checks() -> dict[str, str | None]:
     """Return, for each thing that work needs, what hinders it; ``None`` where nothing does."""
-    return {"database": _database(), "runner": _runner(), "disk": _disk()}
+    return {"database": database_fault(_LOCK_PATIENCE_SECONDS), "runner": _runner(), "disk": disk_fault()}
 
 
-def _database() -> str | None:
-    """Return what hinders a write: the lock is taken and given back."""
+def database_fault(patience: float) -> str | None:
+    """Return what hinders a write: the lock is taken, within so many seconds, and given back."""
     try:
-        with closing(sqlite3.connect(settings.LMSP.database, _LOCK_PATIENCE_SECONDS, isolation_level=None)) as probe:
+        # Not to make one where there is none: it would have no tables, and look like a new one to the next start.
+        address = f"{settings.LMSP.database.as_uri()}?mode=rw"
+        with closing(sqlite3.connect(address, patience, uri=True, isolation_level=None)) as probe:
             probe.execute("BEGIN IMMEDIATE")
             probe.execute("ROLLBACK")
         ServiceConfig.current()
@@ -106,7 +109,8 @@ def _runner() -> str | None:
     return None
 
 
-def _disk() -> str | None:
+def disk_fault() -> str | None:
+    """Return what hinders new work: less room than is kept in reserve."""
     free = shutil.disk_usage(settings.LMSP.data_dir).free
     # Without a reserve too: a lock can be had on a disk that has no room for what is to be written under it.
     reserve = max(settings.LMSP.min_free_bytes, 1 << 20)

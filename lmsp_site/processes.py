@@ -80,3 +80,27 @@ def kill_session(session: int, timeout: float = 5) -> list[int]:
         signal_session(session, signal.SIGKILL)
         time.sleep(0.005)
     return []
+
+
+def age(pid: int) -> float | None:
+    """Return the seconds for which a process has run; ``None`` if there is none."""
+    started = _started_after_boot(pid)
+    return None if started is None else max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started)
+
+
+def start_time(pid: int) -> float | None:
+    """Return when a process started, in Unix seconds, the same at each call; ``None`` if there is none."""
+    started = _started_after_boot(pid)
+    if started is None:
+        return None
+    stat = Path("/proc/stat").read_text().splitlines()
+    return started + next(int(line.split()[1]) for line in stat if line.startswith("btime "))
+
+
+def _started_after_boot(pid: int) -> float | None:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The second field is the program's name, in parentheses, and may hold any character.
+    return int(stat.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")

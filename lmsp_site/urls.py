@@ -4,11 +4,13 @@ from django.contrib import admin
 from django.urls import include, path
 
 from lmsp_site.health import Discovery, Live, Ready
+from tasks_app.metrics.view import Metrics
 
 urlpatterns = [
     path(".well-known/lmsp", Discovery.as_view(), name="discovery"),
     path("healthz", Live.as_view(), name="healthz"),
     path("readyz", Ready.as_view(), name="readyz"),
+    path("metrics", Metrics.as_view(), name="metrics"),
     path("admin/", admin.site.urls),
     path("", include("models_app.urls")),
     path("", include("tasks_app.urls")),

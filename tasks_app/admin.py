@@ -5,7 +5,7 @@ from django.http import HttpRequest
 
 from lmsp_site.admin import ReadOnlyAdmin
 from tasks_app import lifecycle
-from tasks_app.models import IdempotencyKey, JournalEntry, Response, Snapshot, Task, TaskEvent, TaskQuerySet
+from tasks_app.models import IdempotencyKey, JournalEntry, Response, Snapshot, Statistic, Task, TaskEvent, TaskQuerySet
 
 
 @admin.register(Task)
@@ -82,3 +82,11 @@ class JournalEntryAdmin(ReadOnlyAdmin):
 
     list_display = ("snapshot_id", "position")
     exclude = ("tokens",)
+
+
+@admin.register(Statistic)
+class StatisticAdmin(ReadOnlyAdmin):
+    """What ``/metrics`` is made from."""
+
+    list_display = ("name", "labels", "value")
+    search_fields = ("name",)

@@ -23,10 +23,11 @@ from models_app.engines.client import (
 )
 from models_app.engines.messages import Admitted, Finished, Progress, Replayed, Tokens
 from models_app.engines.sampling import SamplingParams
-from tasks_app import checkpoints, lifecycle, ownership, queue, responses, snapshot, submission
+from tasks_app import checkpoints, lifecycle, ownership, queue, responses, snapshot, statistics, submission
 from tasks_app.lifecycle import Fenced, Orphan, Run
 from tasks_app.models import Task
 from tasks_app.output import Output
+from tasks_app.run_times import RunTimes
 from tasks_app.states import CLAIMED, Status
 
 logger = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ class Attempt:
         self._output = Output.of(task.id) if task.status == Status.RUNNING else Output()
         self._place: tuple[int, str] | None = None
         self._shown = 0.0
+        self._times = RunTimes(task.model, resumed=task.status == Status.RUNNING)
         self._log = {"task": task.id, "attempt": run.attempt}
 
     def execute(self) -> None:
@@ -91,6 +93,9 @@ class Attempt:
         except Exception:
             logger.exception("attempt failed", extra=self._log)
             self._fail("internal_error", "The service failed to run this task; its log says why.")
+        finally:
+            # A run that has completed has left nothing.
+            _unless_storage_fails(partial(statistics.flush, self._times.observed), otherwise=None)
 
     def _begin(self) -> tuple[EngineAddress, Generation]:
         """Start the generation: at once where the engine was in memory at the claim, and still is."""
@@ -168,21 +173,33 @@ class Attempt:
         )
 
     def _append(self, new: Tokens) -> None:
+        self._times.arrived(len(new.tokens))
         events = self._output.write(new.text) if new.text else []
-        self._commit(new, lambda: lifecycle.append(self._run, self._position, new.tokens, new.rows, events))
+        with self._times.commit():
+            self._commit(new, lambda: lifecycle.append(self._run, self._position, new.tokens, new.rows, events))
 
     def _finish(self, last: Finished) -> None:
         if last.reason == "cancelled":
             raise Fenced(self._run.task_id)
+        self._times.arrived(len(last.tokens))
+        self._times.ended()
         reason = "max_output_tokens" if last.reason == "length" else None
         closing = self._output.write(last.text)
         closing += self._output.close("incomplete" if reason else "completed")
         self._commit(
             last,
             lambda: lifecycle.complete(
-                self._run, self._position, last.tokens, last.rows, closing, self._output, reason
+                self._run,
+                self._position,
+                last.tokens,
+                last.rows,
+                closing,
+                self._output,
+                reason,
+                self._times.observed,
             ),
         )
+        self._times.observed.clear()
 
     def _commit(self, new: Tokens | Finished, write: Callable[[], None]) -> None:
         """Write tokens; with the first of a run goes where and how they are decoded, without which none is of use."""

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 from channels.generic.websocket import AsyncWebsocketConsumer
 
 from clients_app import authentication, scopes
+from lmsp_site import open_streams
 from lmsp_site.asgi_http import nonnegative
 from lmsp_site.errors import NotFound, ProtocolError, to_protocol
 from tasks_app import lookup
@@ -66,8 +67,9 @@ class TaskEventsConsumer(_Consumer):
         return lookup.task(client, self.scope["url_route"]["kwargs"]["task_id"])
 
     async def _follow(self, task_id: str, after: int) -> None:
-        async with aclosing(tail.follow(task_id, after)) as pages:
-            async for page in pages:
-                for entry in page:
-                    await self.send(text_data=entry.to_json())
+        with open_streams.counted(open_streams.WEBSOCKET):
+            async with aclosing(tail.follow(task_id, after)) as pages:
+                async for page in pages:
+                    for entry in page:
+                        await self.send(text_data=entry.to_json())
         await self.close(_NORMAL)

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 from django.db import connection, transaction
 
 from lmsp_site.models import ServiceConfig
-from tasks_app import event_log, responses, snapshot, wakeup
+from tasks_app import event_log, responses, snapshot, statistics, wakeup
 from tasks_app.event_log import Event
-from tasks_app.models import Response, Task
+from tasks_app.models import Priority, Response, Task
 from tasks_app.output import Output
 from tasks_app.responses import Subject
 from tasks_app.states import FINISHED, RECOVERY, EventType, Status, may_enter
+from tasks_app.statistics import Counts
 from tasks_app.transitions import Change, Plan, Record, apply, entered, moment, plan
 
 _APPEND = (
@@ -71,6 +72,9 @@ def birth(task: Task, response: Response) -> None:
             Event(EventType.QUEUED, {"response": body, "attempt": 1}),
         ],
     )
+    created: Counts = {}
+    statistics.count(created, statistics.TASKS_CREATED, task.model, Priority(task.priority).name.lower())
+    statistics.add(created)
     wakeup.after_commit(task.id)
 
 
@@ -173,6 +177,7 @@ def complete(
     closing: Sequence[Event],
     output: Output,
     incomplete_reason: str | None,
+    observed: Counts | None = None,
 ) -> None:
     """Write the last tokens, the closing events and the terminal event, which stores the response: one transaction.
 
@@ -184,6 +189,7 @@ def complete(
         closing: the events that end the output.
         output: all of it, `closing` included.
         incomplete_reason: why the response is ``incomplete``; ``None`` when it is not.
+        observed: what the run has measured, to be written with its end.
 
     Raises:
         Fenced: the task is not this run's to finish (R3: it was cancelled before).
@@ -194,7 +200,7 @@ def complete(
         if not _may(record, Status.COMPLETED, run.attempt):
             return None
         columns = entered(Status.COMPLETED, incomplete_reason=incomplete_reason)
-        return Change(record, columns, kind, output=output)
+        return Change(record, columns, kind, output=output, observed=observed)
 
     with transaction.atomic():
         append(run, position, tokens, rows, closing)
@@ -279,24 +285,25 @@ def _restart_policy(orphans: Sequence[Orphan], code: str, message: str) -> Calla
 def _recovered(record: Record, code: str, message: str) -> Change:
     new = RECOVERY[record.status][record.on_restart]
     if new is Status.FAILED:
-        return _failed(record, code, message)
+        return _failed(record, code, message, cause=code)
     if new is Status.CANCELLED:
-        return Change(record, entered(new), EventType.CANCELLED)
+        return Change(record, entered(new), EventType.CANCELLED, cause=code)
     free: dict[str, Any] = {"owner": None, "progress": None}
     if record.finished_at:
         free["finished_at"] = None
     if record.status == Status.QUEUED:
-        return Change(record, free, None)
+        return Change(record, free, None, cause=code)
     free["claimable_at"] = _due(record.claims_without_progress)
     if new is Status.RUNNING:
         # Nothing that a reader could see; the claim of the resume writes its event.
-        return Change(record, free, None)
+        return Change(record, free, None, cause=code)
     anew = entered(new, **free, output_tokens=0)
-    return Change(record, anew, EventType.QUEUED, {"attempt": record.attempt + 1}, Output())
+    return Change(record, anew, EventType.QUEUED, {"attempt": record.attempt + 1}, Output(), cause=code)
 
 
-def _failed(record: Record, code: str, message: str) -> Change:
-    return Change(record, entered(Status.FAILED, error_code=code, error_message=message), EventType.FAILED)
+def _failed(record: Record, code: str, message: str, cause: str = "") -> Change:
+    columns = entered(Status.FAILED, error_code=code, error_message=message)
+    return Change(record, columns, EventType.FAILED, cause=cause)
 
 
 def _may(record: Record, new: Status, attempt: int | None = None) -> bool:

@@ -1,4 +1,4 @@
-"""TABLES tasks, task_events, responses and idempotency_keys, and a task's snapshot."""
+"""TABLES tasks, task_events, responses and idempotency_keys, a task's snapshot, and statistics."""
 
 from django.core.validators import MinValueValidator
 from django.db import models
@@ -250,3 +250,18 @@ class JournalEntry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.snapshot_id} from {self.position}"
+
+
+class Statistic(models.Model):
+    """One sum of what the service has counted since its first start. ``statistics`` alone writes it."""
+
+    name = models.CharField(max_length=100)
+    labels = models.CharField(max_length=500, help_text="JSON array of the values of its labels.")
+    value = models.FloatField()
+
+    class Meta:
+        db_table = "statistics"
+        constraints = [models.UniqueConstraint(fields=["name", "labels"], name="one_sum_per_series")]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.labels}"

@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 import orjson
 from django.db import connection, transaction
 
-from tasks_app import event_log, idempotency, responses, snapshot, wakeup
+from tasks_app import event_log, idempotency, responses, snapshot, statistics, wakeup
 from tasks_app.output import Output
 from tasks_app.responses import Subject
 from tasks_app.states import FINISHED, EventType, Status
+from tasks_app.statistics import Counts
+from tasks_app.tally import Tally
 
 _MOST_TRIES = 20
 
@@ -42,6 +44,7 @@ class Record(NamedTuple):
     finished_at: str | None
     on_restart: str
     model: str
+    priority: int
     metadata: str
     input_tokens: int
     created_at: str
@@ -68,6 +71,8 @@ class Change(NamedTuple):
         event: the event of the change; ``None`` for a change that no reader can see.
         fields: what the event carries beside the response object.
         output: what was generated; read from the log when left out.
+        cause: which end of a worker, engine or service a recovery acts on; nothing for every other change.
+        observed: what its run has measured and goes into the statistics with it.
     """
 
     record: Record
@@ -75,6 +80,8 @@ class Change(NamedTuple):
     event: EventType | None
     fields: dict[str, Any] | None = None
     output: Output | None = None
+    cause: str = ""
+    observed: Counts | None = None
 
     @property
     def status(self) -> str:
@@ -97,6 +104,7 @@ class Plan(NamedTuple):
         events: rows of the log.
         results: response objects for idempotency keys, with the ids of the tasks that end.
         anew: ids of the tasks whose journals go.
+        counts: what the statistics gain.
     """
 
     changes: list[Change]
@@ -104,6 +112,7 @@ class Plan(NamedTuple):
     events: list[tuple[str, int, EventType, str]]
     results: list[tuple[str, str]]
     anew: list[str]
+    counts: Counts
 
 
 def apply(task_ids: Sequence[str], decide: Callable[[Record], Change | None]) -> list[Change]:
@@ -129,11 +138,12 @@ def plan(task_ids: Sequence[str], decide: Callable[[Record], Change | None]) -> 
     """Read the tasks, let `decide` change them, and make the rows that say so; see ``apply``."""
     changes = [change for record in _read(task_ids) if (change := decide(record))]
     outputs = Output.of_each([change.record.id for change in changes if _has_output_in_log(change)])
-    made = Plan(changes, defaultdict(list), [], [], [])
     awaiting = idempotency.awaiting_results([change.record.id for change in changes if change.ends])
+    made = Plan(changes, defaultdict(list), [], [], [], {})
+    tally = Tally()
     now = moment(datetime.now(UTC))
     for change in changes:
-        record, columns, event, fields, output = change
+        record, columns, event, fields, output, cause, observed = change
         if event:
             number = columns["last_sequence_number"] = record.last_sequence_number + 1
             if change.ends:
@@ -150,7 +160,8 @@ def plan(task_ids: Sequence[str], decide: Callable[[Record], Change | None]) -> 
         elif all(getattr(record, name) == value for name, value in columns.items()):
             continue
         made.updates[tuple(columns)].append((*columns.values(), *_guards_of(record)))
-    return made
+        tally.note(record, columns, fields, cause, observed)
+    return made._replace(counts=tally.counts())
 
 
 def carry_out(plan: Plan) -> bool:
@@ -175,6 +186,7 @@ def _write(plan: Plan) -> bool:
                 return False
     event_log.append_encoded(plan.events)
     snapshot.clear(plan.anew)
+    statistics.add(plan.counts)
     if plan.results:
         idempotency.store_results(plan.results)
     if plan.events:

@@ -89,8 +89,15 @@ class HostClient:
 
     def list(self) -> list[dict[str, Any]]:
         """What is in memory: for each model its `key`, its `state` (`loading`, `ready`), and its address."""
-        models: list[dict[str, Any]] = self._ask({"op": "list"})["models"]
+        models: list[dict[str, Any]] = self.describe()["models"]
         return models
+
+    def describe(self, timeout: float = _PATIENCE) -> dict[str, Any]:
+        """What the host knows: `models` (see `list`), `starts` and `deaths` since it runs by key, and its `pid`.
+
+        Deaths are engines that ended unasked. Raises `EngineUnavailable`, after at most twice `timeout` seconds.
+        """
+        return self._ask({"op": "list"}, timeout)
 
     def unload(self, key: str) -> bool:
         """End the engine of `key`, with whatever it is generating. Returns whether there was one."""
@@ -101,7 +108,7 @@ class HostClient:
         return int(self._ask({"op": "ping"}, timeout)["pid"])
 
     def _ask(self, request: dict[str, Any], timeout: float = _PATIENCE) -> dict[str, Any]:
-        with self._open() as channel:
+        with self._open(timeout) as channel:
             channel.send(request)
             reply = channel.receive(timeout)
         if reply is None:
@@ -109,9 +116,9 @@ class HostClient:
         return reply
 
     @contextmanager
-    def _open(self) -> Iterator["_Channel"]:
+    def _open(self, patience: float = _PATIENCE) -> Iterator["_Channel"]:
         try:
-            with _Channel(self._address) as channel:
+            with _Channel(self._address, patience) as channel:
                 yield channel
         except (OSError, EOFError) as error:
             raise EngineUnavailable(f"the engine host is not there: {error}") from error
@@ -207,8 +214,8 @@ class Generation:
 class _Channel:
     """A connection on which the caller decides how long to wait. `OSError` and `EOFError` mean that it broke."""
 
-    def __init__(self, address: str) -> None:
-        self._socket = wire.connect(address, _PATIENCE)
+    def __init__(self, address: str, patience: float = _PATIENCE) -> None:
+        self._socket = wire.connect(address, patience)
         self._readable = select.poll()
         self._readable.register(self._socket, select.POLLIN)
         self._decoder = wire.LineDecoder()

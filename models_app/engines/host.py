@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,10 @@ class Host:
 
         self._waiting: defaultdict[str, list[Connection]] = defaultdict(list)
         self._started = 0
+        self._starts: Counter[str] = Counter()
+        self._deaths: Counter[str] = Counter()
+        """By the key of their model: engines that were started, and that ended unasked."""
+
         self._stopping = False
         self._selector = selectors.DefaultSelector()
 
@@ -139,7 +143,9 @@ class Host:
             case {"op": "unload", "key": str(key)}:
                 self._unload(connection, key)
             case {"op": "list"}:
-                connection.send({"type": "models", "models": [_describe(e) for e in self._engines.values()]})
+                models = [_describe(engine) for engine in self._engines.values()]
+                counted = {"starts": self._starts, "deaths": self._deaths}
+                connection.send({"type": "models", "models": models, **counted, "pid": os.getpid()})
             case {"op": "ping"}:
                 connection.send({"type": "pong", "pid": os.getpid()})
             case _:
@@ -163,6 +169,7 @@ class Host:
     def _start(self, spec: ModelSpec) -> EngineChild:
         engine = EngineChild(spec, self._engine_address(spec.key))
         self._started += 1
+        self._starts[spec.key] += 1
         self._engines[spec.key] = engine
         self._children.add(engine)
         self._selector.register(engine.reports, selectors.EVENT_READ, partial(self._hear, engine))
@@ -204,6 +211,7 @@ class Host:
         self._children.remove(engine)
         if self._engines.get(engine.spec.key) is engine:
             del self._engines[engine.spec.key]
+            self._deaths[engine.spec.key] += 1
             self._tell_waiting(engine, engine.end_error())
         for tell in engine.asked_to_end:
             tell()

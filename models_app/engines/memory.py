@@ -33,9 +33,9 @@ def zero_pages_released() -> Iterator[None]:
                 ctypes.CDLL(None).madvise(ctypes.c_void_p(first + _MARGIN), ctypes.c_size_t(length), mmap.MADV_DONTNEED)
 
 
-def resident_bytes() -> int:
-    """The physical memory that this process occupies, shared pages included."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+def resident_bytes(pid: int | str = "self") -> int:
+    """The physical memory that a process occupies, shared pages included; `OSError` where there is none."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
 def _private_mappings() -> list[tuple[int, int]]:

@@ -12,6 +12,7 @@ from django.db.models import Count
 
 from lmsp_site import PROTOCOL_VERSION, __version__, file_lock, health
 from lmsp_site.models import ServiceConfig
+from lmsp_site.processes import age
 from models_app.engines.base import EngineAddress
 from models_app.engines.client import EngineUnavailable, HostClient, engine_info
 from models_app.models import LanguageModel
@@ -56,7 +57,7 @@ def _served_by(lock: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     # Asked for only where the process lives: a `serve` that starts at this very moment must find the lock free.
-    seconds = processes.age(pid)
+    seconds = age(pid)
     return {"pid": pid, "seconds": round(seconds)} if seconds is not None and file_lock.is_held(lock) else None
 
 

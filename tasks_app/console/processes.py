@@ -1,7 +1,6 @@
 """Which processes work on a data directory, as /proc shows them (Linux)."""
 
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,14 +58,3 @@ def _memory_of(directory: Path) -> int:
         if line.startswith("Pss:"):
             return int(line.split()[1]) << 10
     return 0
-
-
-def age(pid: int) -> float | None:
-    """Return the seconds for which a process has run; ``None`` if there is none."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    # The second field is the program's name, in parentheses, and may hold any character.
-    started = int(stat.rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
-    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started)
