@@ -23,8 +23,9 @@ run: ## Start the service, after setting up what is missing
 test: prepare ## Run the whole test suite
 	@exec $(VENV_PYTHON) -m pytest $(ARGS)
 
-soak: prepare ## Kill parts of a service under load: make soak ROUNDS=200 SEED=1
-	@exec $(VENV_PYTHON) -m tests.crash.soak --rounds $(ROUNDS) --seed $(SEED) $(ARGS)
+soak: prepare ## Kill parts of a service under load: make soak ROUNDS=200 SEED=1, or MINUTES=30 PLOT=1
+	@exec $(VENV_PYTHON) -m tests.crash.soak $(if $(MINUTES),--minutes $(MINUTES),--rounds $(ROUNDS)) --seed $(SEED) \
+	    $(if $(PLOT),--plot docs/figures/soak_memory_and_handles.svg) $(ARGS)
 
 check: prepare ## Run every check that needs no test: lint, format, types, imports, Django
 	$(VENV_PYTHON) -m ruff check .

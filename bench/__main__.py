@@ -32,6 +32,7 @@ def main() -> None:
         rounds=arguments.rounds,
         samples=arguments.samples,
         patience=arguments.patience,
+        purge_seconds=arguments.purge_seconds,
     )
     try:
         outcome = _measure(options, arguments.only or list(measurements.ALL))
@@ -76,6 +77,7 @@ def _parse_arguments() -> argparse.Namespace:
     add("--tokens", type=int, default=192, help="tokens of each response")
     add("--rounds", type=int, default=5, help="rounds of each comparison of speeds")
     add("--samples", type=int, default=20, help="samples of the first token")
+    add("--purge-seconds", type=float, default=60.0, help="after which the purge is broken off; 900 lets it end")
     add("--patience", type=float, default=0.0, help="seconds for which each comparison waits for a quiet machine")
     return parser.parse_args()
 

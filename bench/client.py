@@ -31,6 +31,9 @@ class Answer:
         self.arrived: dict[str, float] = {}
         """When the first event of each type came."""
 
+        self.deltas_at: list[float] = []
+        """When each piece of text came, by `time.perf_counter`."""
+
         self.response: dict[str, Any] = {}
         self._began = began
         self._deltas: list[str] = []
@@ -61,6 +64,7 @@ class Answer:
         if event["type"] not in self.arrived:
             self.arrived[event["type"]] = time.perf_counter() - self._began
         if event["type"] == _DELTA:
+            self.deltas_at.append(time.perf_counter())
             self._deltas.append(event["delta"])
         elif event["type"] in _ENDS:
             self.seconds = time.perf_counter() - self._began

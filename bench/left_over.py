@@ -6,7 +6,7 @@ To be imported when Django is set up, with ``LMSP_DATA_DIR`` an empty directory.
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import product
 
 from django.core.management import call_command
@@ -34,8 +34,10 @@ _REQUEST = {
 # The originals take turns. The id tells the copies apart, and sorts them by age.
 _COPY = """
     WITH RECURSIVE
-        numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < {copies}),
-        originals(original, place) AS (SELECT id, row_number() OVER (ORDER BY id) - 1 FROM tasks)
+        numbers(n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < {end}),
+        originals(original, place) AS (
+            SELECT id, row_number() OVER (ORDER BY id) - 1 FROM tasks WHERE id IN ({ids})
+        )
     INSERT INTO {table} ({columns})
     SELECT {values}
     FROM numbers JOIN originals ON place = n % {originals} JOIN {table} ON {table}.{key} = original
@@ -63,9 +65,8 @@ def main(count: int, states: Iterable[str]) -> None:
     call_command("migrate", verbosity=0)
     client, _ = Client.pair("bench", ["tasks:read", "tasks:write"])
     cells = list(product(map(Status, states), RestartPolicy))
-    for status, policy in cells:
-        _leave(client, status, policy)
-    _multiply(len(cells), count - len(cells))
+    originals = [_leave(client, status, policy) for status, policy in cells]
+    multiply(originals, 0, count - len(cells))
     machine, cpu, began = processes.machine_cpu(), _cpu(), time.perf_counter()
     went = recovery.recover_all()
     seconds, cpu = time.perf_counter() - began, _cpu() - cpu
@@ -79,8 +80,8 @@ def _cpu() -> float:
     return sum(os.times()[:4])
 
 
-def _leave(client: Client, status: Status, policy: RestartPolicy) -> None:
-    """Leave a task as the end of its worker does; some have a caller that would ask again by its key."""
+def accept(client: Client, policy: RestartPolicy) -> Task:
+    """Accept a task, as a submission does."""
     suffix = new_suffix()
     task = Task(
         id=f"task_{suffix}",
@@ -95,12 +96,18 @@ def _leave(client: Client, status: Status, policy: RestartPolicy) -> None:
     with transaction.atomic():
         lifecycle.birth(task, response)
         snapshot.create(task, _PROMPT, seed=1)
-        if status in (Status.QUEUED, Status.RUNNING) and policy is RestartPolicy.FAIL:
-            claim = Claim.of(client, "/v1/responses", suffix, _REQUEST)
-            assert claim is not None
-            idempotency.store(claim, task, status=None, body=None)
+    return task
+
+
+def _leave(client: Client, status: Status, policy: RestartPolicy) -> str:
+    """Leave a task as the end of its worker does; some have a caller that would ask again by its key."""
+    task = accept(client, policy)
+    if status in (Status.QUEUED, Status.RUNNING) and policy is RestartPolicy.FAIL:
+        claim = Claim.of(client, "/v1/responses", task.id, _REQUEST)
+        assert claim is not None
+        idempotency.store(claim, task, status=None, body=None)
     if status not in CLAIMED:
-        return
+        return task.id
     run = lifecycle.claim(task, "worker-dead", "job", loaded=status is not Status.LOADING)
     assert run is not None
     if status is not Status.LOADING:
@@ -109,10 +116,11 @@ def _leave(client: Client, status: Status, policy: RestartPolicy) -> None:
             lifecycle.append(run, position, [position], [1], output.write(word))
     if status is Status.CANCELLING:
         lifecycle.cancel(task.id)
+    return task.id
 
 
-def _multiply(originals: int, copies: int) -> None:
-    """Copy the tasks in turns, with everything that belongs to them."""
+def multiply(originals: Sequence[str], first: int, end: int) -> None:
+    """Copy the tasks in turns, with everything that belongs to them; the copies are numbered from `first` to `end`."""
     # The rows of the copies come before the copies.
     with transaction.atomic(), connection.cursor() as cursor:
         for table, (key, own) in _KEYS.items():
@@ -127,7 +135,9 @@ def _multiply(originals: int, copies: int) -> None:
                     key=key,
                     columns=", ".join(values),
                     values=", ".join(values.values()),
-                    copies=copies,
-                    originals=originals,
+                    first=first,
+                    end=end,
+                    originals=len(originals),
+                    ids=", ".join(f"'{task_id}'" for task_id in originals),
                 )
             )

@@ -23,7 +23,7 @@ MODEL = "bench"
 _HOST = "127.0.0.1"
 _START_TIMEOUT = 60.0
 _STOP_TIMEOUT = 60.0
-_COMMAND_TIMEOUT = 120.0
+_COMMAND_TIMEOUT = 900.0
 
 
 class ServiceError(RuntimeError):
@@ -50,8 +50,8 @@ class Service:
         self._environment = clean_environment() | own | environment
 
     def __enter__(self) -> Self:
-        self._token = self._manage("create_client", "bench")["token"]
-        self._manage("add_model", str(self._model), "--id", MODEL)
+        self._token = self.manage("create_client", "bench")["token"]
+        self.manage("add_model", str(self._model), "--id", MODEL)
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "manage.py", "serve"],
@@ -87,6 +87,11 @@ class Service:
             raise ServiceError(f"{error}\n{errors}") from error
 
     @property
+    def database(self) -> Path:
+        """The service's database."""
+        return self.data_dir / "db.sqlite3"
+
+    @property
     def model_file(self) -> Path:
         """The service's copy of the model file."""
         (file,) = (self.data_dir / "models").iterdir()
@@ -103,14 +108,19 @@ class Service:
         """Return the service's processes as they are now."""
         return processes.of_service(self.data_dir, memory=memory)
 
-    def _manage(self, *arguments: str) -> dict[str, Any]:
+    def manage(self, *arguments: str, timeout: float = _COMMAND_TIMEOUT) -> dict[str, Any]:
+        """Run a command beside the service and return its JSON object.
+
+        Raises:
+            subprocess.TimeoutExpired: it took longer than `timeout` seconds, and was killed.
+        """
         done = subprocess.run(
             [sys.executable, "manage.py", *arguments, "--json"],
             cwd=REPOSITORY,
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=_COMMAND_TIMEOUT,
+            timeout=timeout,
             check=False,
         )
         if done.returncode:
@@ -144,6 +154,32 @@ class Service:
                 # Its children end with it.
                 self._process.kill()
                 self._process.wait()
+
+
+def in_django(data_dir: Path, module: str, call: str) -> dict[str, Any]:
+    """Call something of a module of the bench in a process that has this data directory's Django; return its JSON.
+
+    Raises:
+        ServiceError: it failed.
+    """
+    own = {
+        "DJANGO_SETTINGS_MODULE": "lmsp_site.settings",
+        "LMSP_DATA_DIR": str(data_dir),
+        "LMSP_LOG_LEVEL": "WARNING",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", f"import django; django.setup(); from bench import {module}; {module}.{call}"],
+        cwd=REPOSITORY,
+        env=clean_environment() | own,
+        capture_output=True,
+        text=True,
+        timeout=_COMMAND_TIMEOUT,
+        check=False,
+    )
+    if done.returncode:
+        raise ServiceError(f"{module}.{call} failed: {done.stderr.strip()[-3000:]}")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
 
 
 def clean_environment() -> dict[str, str]:

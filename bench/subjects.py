@@ -1,6 +1,7 @@
 """What is measured: the running service, and the raw loop with the very settings that the service runs with."""
 
-from contextlib import ExitStack
+import sqlite3
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -8,10 +9,11 @@ from typing import Any, Self
 
 from bench.prompts import Chat, stories
 from bench.raw import RawLoop
-from bench.service import Service
+from bench.service import Service, in_django
 from models_app.engines.llamacpp_context import physical_cores
 
 _WARM_UP_TOKENS = 32
+_EVENTS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class Options:
         rounds: how often each comparison of speeds is repeated.
         samples: how often that of first tokens is.
         patience: seconds for which each comparison waits for a quiet machine, and repeats what others disturbed.
+        purge_seconds: after which a purge is broken off.
     """
 
     model: Path
@@ -35,6 +38,7 @@ class Options:
     rounds: int
     samples: int
     patience: float
+    purge_seconds: float
 
 
 class Subjects:
@@ -92,6 +96,13 @@ class Subjects:
     def prompts(self, count: int) -> list[Chat]:
         """Return prompts that were never used before."""
         return [next(self._prompts) for _ in range(count)]
+
+    def fill(self) -> dict[str, Any]:
+        """Have old finished tasks with a million events in the service's database, and all of it in its file."""
+        filled = in_django(self.service.data_dir, "old_tasks", f"fill({_EVENTS})")
+        with closing(sqlite3.connect(self.service.database, timeout=20)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return filled
 
     def stop_raw_loops(self) -> None:
         """End the raw loops, so that nothing shares its memory with the service."""

@@ -6,7 +6,7 @@ A new one is a module with a function `measure`, and a line in `ALL`; they run i
 from collections.abc import Callable
 
 from bench.findings import Finding
-from bench.measurements import at_once, first_token, memory, one_stream, recovery
+from bench.measurements import at_once, backup, first_token, memory, one_stream, purge, recovery
 from bench.subjects import Subjects
 
 ALL: dict[str, Callable[[Subjects], list[Finding]]] = {
@@ -14,6 +14,8 @@ ALL: dict[str, Callable[[Subjects], list[Finding]]] = {
     "first_token": first_token.measure,
     "at_once": at_once.measure,
     "recovery": recovery.measure,
+    "backup": backup.measure,
+    "purge": purge.measure,
     # Last, when the service has worked and nothing else needs to run any more.
     "memory": memory.measure,
 }

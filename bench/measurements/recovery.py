@@ -1,21 +1,16 @@
 """What a start of the service takes for the tasks that the last one left over."""
 
-import json
 import shutil
-import subprocess
-import sys
 from typing import Any
 
 from bench.findings import Finding
-from bench.service import REPOSITORY, ServiceError, clean_environment
+from bench.service import in_django
 from bench.subjects import Subjects
 
-_PROGRAM = "import django; django.setup(); from bench import left_over; left_over.main({count}, {states})"
 # What a service leaves in such numbers waits: it runs few tasks at once. And every cell of the table, in equal parts.
 _MIXES = {"waiting": ["queued"], "all states": ["queued", "loading", "running", "cancelling"]}
 _COUNTS = (1_000, 10_000, 100_000)
 _CEILING_SECONDS = 5.0
-_TIMEOUT_SECONDS = 900.0
 
 
 def measure(subjects: Subjects) -> list[Finding]:
@@ -57,22 +52,6 @@ def _finding(mix: str, runs: list[dict[str, Any]]) -> Finding:
 
 def _run(subjects: Subjects, mix: str, count: int) -> dict[str, Any]:
     data_dir = subjects.service.data_dir.with_name(f"left-over-{mix.replace(' ', '-')}-{count}")
-    own = {
-        "DJANGO_SETTINGS_MODULE": "lmsp_site.settings",
-        "LMSP_DATA_DIR": str(data_dir),
-        "LMSP_LOG_LEVEL": "WARNING",
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM.format(count=count, states=_MIXES[mix])],
-        cwd=REPOSITORY,
-        env=clean_environment() | own,
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT_SECONDS,
-        check=False,
-    )
-    if done.returncode:
-        raise ServiceError(f"the recovery of {count} tasks failed: {done.stderr.strip()[-3000:]}")
+    result = in_django(data_dir, "left_over", f"main({count}, {_MIXES[mix]})")
     shutil.rmtree(data_dir)
-    result: dict[str, Any] = json.loads(done.stdout)
     return result

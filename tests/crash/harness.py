@@ -6,8 +6,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from tasks_app import audit
 from tests.crash import victims
 from tests.crash.callers import Caller, orders
 from tests.crash.catalogue import Twin, twins
+from tests.crash.deck import EVERYBODY, Deck, stage
+from tests.crash.sampler import Sampler
+from tests.crash.upkeep import Upkeep
 from tests.crash.verdict import Stored, judge, stored
 from tests.crash.victims import FATAL, Victim
 from tests.service import Service
@@ -34,6 +38,8 @@ class Plan:
     Attributes:
         seed: decides what is ordered, when, and who is killed when.
         rounds: how often everything is begun and waited for.
+        minutes: how long, in place of a number of rounds; then some are spared for a while, see `deck`.
+        upkeep: whether purges and backups run beside it, and processes and files are looked at.
         tasks: ordered in a round.
         kills: in a round.
         span: seconds over which they are spread.
@@ -41,7 +47,9 @@ class Plan:
     """
 
     seed: int
-    rounds: int
+    rounds: int = 0
+    minutes: float = 0.0
+    upkeep: bool = False
     tasks: int = 10
     kills: int = 2
     span: float = 4.0
@@ -63,11 +71,13 @@ class Tally:
     readers: int = 0
     interruptions: int = 0
     seconds: float = 0.0
+    upkeep: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for JSON."""
-        return asdict(self) | {"kills": dict(self.kills), "tasks": dict(self.tasks)}
+        counters = {"kills": self.kills, "tasks": self.tasks, "upkeep": self.upkeep}
+        return asdict(self) | {name: dict(counter) for name, counter in counters.items()}
 
 
 class Soak:
@@ -75,23 +85,44 @@ class Soak:
 
     def __init__(self, service: Service, http: httpx.Client, plan: Plan) -> None:
         self.tally = Tally()
+        self.sampler = Sampler(service)
+        self._upkeep = Upkeep(service)
         self._service = service
         self._http = http
         self._plan = plan
         self._twins: dict[str, Twin] = twins(service)
-        self._deck: list[Victim] = []
         self._rng = random.Random(plan.seed)
+        self._deck = Deck(self._rng)
+        self._began = time.monotonic()
 
     def run(self, after_round: Callable[[Tally], None] = lambda _tally: None) -> Tally:
         """Run all rounds; `after_round` is told how it stands."""
-        for number in range(self._plan.rounds):
-            began = time.monotonic()
-            self._round(f"{self._plan.seed}.{number}")
-            self.tally.rounds += 1
-            self.tally.seconds += time.monotonic() - began
-            after_round(self.tally)
+        with ExitStack() as beside:
+            if self._plan.upkeep:
+                beside.enter_context(self.sampler)
+                beside.enter_context(self._upkeep)
+            self._began = time.monotonic()
+            for number in self._numbers():
+                began = time.monotonic()
+                self._round(f"{self._plan.seed}.{number}")
+                self.tally.rounds += 1
+                self.tally.seconds += time.monotonic() - began
+                after_round(self.tally)
+        if self._plan.upkeep:
+            self._upkeep.finish(young=len(self._twins))
+            self.tally.upkeep = self._upkeep.done
+            self.tally.violations += [*self._upkeep.faults, *self.sampler.faults]
         self.tally.from_checkpoints = len(re.findall(r"from_checkpoint=[1-9]", self._service.log.read_text()))
         return self.tally
+
+    def _numbers(self) -> Iterator[int]:
+        for number in count():
+            if self._share_done() >= 1 if self._plan.minutes else number >= self._plan.rounds:
+                return
+            yield number
+
+    def _share_done(self) -> float:
+        return (time.monotonic() - self._began) / (60 * self._plan.minutes)
 
     def _round(self, name: str) -> None:
         abort = threading.Event()
@@ -104,7 +135,7 @@ class Soak:
             for moment in sorted(self._rng.uniform(0, self._plan.span) for _ in range(self._plan.kills)):
                 abort.wait(max(0.0, began + moment - time.monotonic()))
                 self._wait_for_text()
-                self._kill(self._next_victim())
+                self._kill(self._deck.deal(stage(self._share_done()) if self._plan.minutes else EVERYBODY))
             stuck = list(self._settle(callers, began + self._plan.limit))
         finally:
             abort.set()
@@ -113,6 +144,8 @@ class Soak:
         found += [f"{v['rule']}: {v['task']}: {v['detail']}" for v in self._audit()]
         self.tally.violations += [f"round {name}: {violation}" for violation in found]
         self._count(callers, [task for same in tasks.values() for task in same])
+        if self._plan.upkeep and not found:
+            self._upkeep.let_go(name)
         if stuck:
             # What hangs must not keep the next round from telling something.
             self._revive()
@@ -122,13 +155,6 @@ class Soak:
         tokens = self._rng.choice([None, 0, *(self._rng.randrange(90) for _ in range(4))])
         if tokens is not None:
             _wait(lambda: self._service.sql(_MID_TEXT, tokens), time.monotonic() + _VICTIM_PATIENCE_SECONDS / 3)
-
-    def _next_victim(self) -> Victim:
-        """Deal victims from a shuffled deck, so that each has its turn."""
-        if not self._deck:
-            self._deck = list(Victim)
-            self._rng.shuffle(self._deck)
-        return self._deck.pop()
 
     def _kill(self, victim: Victim) -> None:
         if victim is Victim.EVERYTHING:
@@ -140,6 +166,7 @@ class Soak:
         elif victim is Victim.LOADING_ENGINE:
             self._kill_one(victim)
         self.tally.kills[victim] += 1
+        self.sampler.mark(victim)
         if victim in FATAL:
             self._service.start(ready=False)
 

@@ -112,6 +112,10 @@ def test_many_tasks_go_in_transactions_of_few_rows(client: Client) -> None:
 @pytest.fixture
 def huge(client: Client) -> Task:
     """A task whose rows fit into no transaction of a purge."""
+    return _huge(client)
+
+
+def _huge(client: Client) -> Task:
     task, run = running(client)
     with connection.cursor() as cursor:
         cursor.execute("SELECT max(sequence_number) FROM task_events WHERE task_id = %s", [task.id])
@@ -164,6 +168,22 @@ def test_two_who_forget_a_task_at_once_both_come_to_an_end(huge: Task) -> None:
     with ThreadPoolExecutor(2) as both:
         assert any(both.map(forget, range(2), timeout=60))
     assert not Task.objects.filter(pk=huge.pk).exists()
+
+
+def test_of_two_purges_at_once_neither_ends_before_all_is_gone(client: Client) -> None:
+    """The runner's and the command's; both go for the task that is hidden, and one of them finds it gone."""
+    for _ in range(3):
+        _huge(client)
+
+    def purge(_number: int) -> int:
+        try:
+            retention.purge()
+            return Task.objects.count()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as both:
+        assert list(both.map(purge, range(2), timeout=120)) == [0, 0]
 
 
 def test_free_space_goes_back_to_the_disk(client: Client) -> None:

@@ -2,17 +2,21 @@
 
 import ast
 import json
+import sqlite3
 import subprocess
 import sys
+import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench import findings, prompts, report
+from bench import findings, prompts, report, stalls
 from bench.client import Answer, CallError
 from bench.findings import Finding
 from bench.raw import PROGRAM, RawLoop
+from tests.service import eventually
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -112,6 +116,34 @@ class TestAnAnswer:
 
         with pytest.raises(CallError):
             answer.check()
+
+
+class TestAStall:
+    def test_it_lies_inside_of_one_stream_and_of_what_was_done(self) -> None:
+        first, second = [9.0, 10.0, 10.5], [12.0, 12.25, 13.0]
+
+        assert stalls.gaps_between([first, second], 10.0, 12.5) == [(0.5, 500.0), (2.25, 250.0)]
+
+    def test_the_longest_is_told_and_that_of_each_ten_seconds(self) -> None:
+        gaps = [(1.0, 30.0), (2.0, 40.0), (12.0, 20.0), (22.0, 400.0)]
+        told = stalls.Stalls(25.0, gaps, [0.1, 0.2, 9.0], 0.0).to_dict()
+
+        assert (told["gap_ms"]["most"], told["writer_wait_ms"]["most"]) == (400.0, 9.0)
+        assert told["longest_gap_of_10_s_ms"] == 40.0
+
+    def test_a_writer_that_waits_for_another_is_seen(self, tmp_path: Path) -> None:
+        database = tmp_path / "db.sqlite3"
+
+        def longest_wait() -> float:
+            with closing(sqlite3.connect(database, isolation_level=None)) as other, stalls.LockProbe(database) as probe:
+                other.execute("BEGIN IMMEDIATE")
+                # Not waited for: it is what has to be measured.
+                threading.Event().wait(0.3)
+                other.execute("ROLLBACK")
+            return max(probe.waits, default=0.0)
+
+        # A busy machine may keep the probe from coming in time.
+        eventually(lambda: longest_wait() > 100, 60, "a wait of 0.3 s is seen")
 
 
 class TestAFinding:
