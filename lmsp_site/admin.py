@@ -6,9 +6,6 @@ from django.http import HttpRequest
 
 from lmsp_site.models import ServiceConfig
 
-admin.site.site_header = admin.site.site_title = "LMSP service"
-admin.site.index_title = "Administration"
-
 
 class ReadOnlyAdmin(admin.ModelAdmin):
     """A table that people read and the service writes."""

@@ -1,6 +1,7 @@
 """The service as a Django app: it owns the table service_config."""
 
 from django.apps import AppConfig
+from django.contrib.admin.apps import AdminConfig
 
 
 class LmspSiteConfig(AppConfig):
@@ -8,3 +9,9 @@ class LmspSiteConfig(AppConfig):
 
     name = "lmsp_site"
     verbose_name = "Service"
+
+
+class ServiceAdminConfig(AdminConfig):
+    """Django's admin with a start page of this service."""
+
+    default_site = "lmsp_site.admin_site.ServiceAdminSite"

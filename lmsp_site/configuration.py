@@ -21,11 +21,13 @@ class Configuration:
     context_length: int
     engine_threads: int
     checkpoint_tokens: int
+    engine_silence: float
     shutdown_grace: float
     max_body_bytes: int
     min_free_bytes: int
     log_format: str
     log_level: str
+    log_file_bytes: int
 
     @property
     def run_dir(self) -> Path:
@@ -41,6 +43,11 @@ class Configuration:
     def checkpoints_dir(self) -> Path:
         """Caches of unfinished generations: whatever is lost of them costs time alone."""
         return self.data_dir / "checkpoints"
+
+    @property
+    def log_file(self) -> Path:
+        """What the service's processes log, beside standard error."""
+        return self.data_dir / "logs" / "service.log"
 
     @property
     def database(self) -> Path:
@@ -82,9 +89,11 @@ def from_environment() -> Configuration:
         context_length=int(_number("LMSP_CONTEXT_LENGTH", 8192, 128, 1 << 20)),
         engine_threads=int(_number("LMSP_ENGINE_THREADS", 0, 0, 256)),
         checkpoint_tokens=int(_number("LMSP_CHECKPOINT_TOKENS", 256, 0, 1 << 20)),
+        engine_silence=_number("LMSP_ENGINE_SILENCE", 300, 0, 86400),
         shutdown_grace=_number("LMSP_SHUTDOWN_GRACE", 10, 0, 3600),
         max_body_bytes=int(_number("LMSP_MAX_BODY_MB", 16, 1, 1024)) << 20,
         min_free_bytes=int(_number("LMSP_MIN_FREE_MB", 64, 0, 1 << 20)) << 20,
         log_format=_choice("LMSP_LOG_FORMAT", "keyvalue", "json"),
         log_level=_choice("LMSP_LOG_LEVEL", "INFO", "DEBUG", "WARNING", "ERROR"),
+        log_file_bytes=int(_number("LMSP_LOG_FILE_MB", 10, 0, 1 << 20) * (1 << 20)),
     )

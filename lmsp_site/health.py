@@ -10,9 +10,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from lmsp_site import PROTOCOL_VERSION, __version__, stopping
+from lmsp_site import PROTOCOL_VERSION, __version__, stopping, wal
 from lmsp_site.models import ServiceConfig
 from models_app.engines.client import EngineUnavailable, HostClient
+from tasks_app import ownership, stalling
 
 _LOCK_PATIENCE_SECONDS = 1.0
 
@@ -71,18 +72,27 @@ class Ready(_Open):
 
     def get(self, request: Request) -> Response:
         """Tell whether work can be accepted and run, and if not, why."""
-        faults = checks()
+        faults, notes = checks(), remarks()
         ready = all(fault is None for fault in faults.values())
         body = {
             "status": "ready" if ready else "not_ready",
-            "checks": {name: {"ok": fault is None, "detail": fault} for name, fault in faults.items()},
+            "checks": {
+                name: {"ok": fault is None, "detail": fault or notes.get(name)} for name, fault in faults.items()
+            },
         }
         return Response(body, status=200 if ready else 503, headers={} if ready else {"Retry-After": "1"})
 
 
 def checks() -> dict[str, str | None]:
     """Return, for each thing that work needs, what hinders it; ``None`` where nothing does."""
-    return {"database": database_fault(_LOCK_PATIENCE_SECONDS), "runner": _runner(), "disk": disk_fault()}
+    database = database_fault(_LOCK_PATIENCE_SECONDS)
+    return {"database": database, "runner": _runner(database_works=database is None), "disk": disk_fault()}
+
+
+def remarks() -> dict[str, str]:
+    """Return, by the same names, what hinders nothing yet and should be seen to."""
+    note = wal.note(settings.LMSP.database)
+    return {"database": note} if note else {}
 
 
 def database_fault(patience: float) -> str | None:
@@ -99,13 +109,18 @@ def database_fault(patience: float) -> str | None:
     return None
 
 
-def _runner() -> str | None:
+def _runner(*, database_works: bool) -> str | None:
     if stopping.is_announced(settings.LMSP.run_dir):
         return "The service is stopping: new work is refused, and what runs is being finished."
     try:
         HostClient(settings.LMSP.run_dir).ping()
     except EngineUnavailable as error:
         return f"Tasks are accepted but not run: {error}."
+    if not ownership.anybody_lives():
+        return "Tasks are accepted but not run: there is no worker."
+    # Without the database nobody can take anything, and that is its own fault to name.
+    if database_works and stalling.takes_no_jobs():
+        return "Tasks are accepted but not run: the workers take none."
     return None
 
 

@@ -1,5 +1,7 @@
 """Log lines that people and programs can both read: one record, one line, on standard error.
 
+The processes of a service also write them to a file, which ``serve`` names to them by an environment variable.
+
 Every line has ``time`` (UTC), ``level``, ``logger`` and ``event``, the message. What a caller passes as ``extra``
 follows under its own name; ``extra={"task": task.id}`` is how a line says which task it is about.
 """
@@ -10,7 +12,10 @@ import logging.config
 import math
 import os
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+
+from lmsp_site import log_file
 
 # What every record carries by itself; anything else on a record was given as ``extra``.
 _STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
@@ -50,22 +55,35 @@ class KeyValueFormatter(JSONFormatter):
         return " ".join(f"{name}={_word(value)}" for name, value in self.fields(record).items())
 
 
+# ``serve`` sets it, for its children: the file's name and the bytes after which it is renamed, with a colon between.
+FILE_VARIABLE = "LMSP_LOG_FILE"
 FORMATTERS = {"keyvalue": KeyValueFormatter, "json": JSONFormatter}
 
 
 def configuration(log_format: str, level: str) -> dict[str, Any]:
     """Return the value of Django's ``LOGGING``.
 
+    With ``FILE_VARIABLE`` in the environment, lines go to that file as well.
+
     Args:
         log_format: ``keyvalue`` or ``json``.
         level: the least severe level that is written, by its name.
     """
+    handlers: dict[str, dict[str, Any]] = {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}}
+    path, _, most_bytes = os.environ.get(FILE_VARIABLE, "").rpartition(":")
+    if path:
+        handlers["file"] = {
+            "class": "lmsp_site.log_file.LogFileHandler",
+            "formatter": "line",
+            "path": path,
+            "most_bytes": int(most_bytes),
+        }
     return {
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"line": {"()": FORMATTERS[log_format]}},
-        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-        "root": {"level": level, "handlers": ["stderr"]},
+        "handlers": handlers,
+        "root": {"level": level, "handlers": list(handlers)},
         "loggers": {
             # Django gives this logger handlers of its own, which would write every line a second time.
             "django": {"handlers": [], "propagate": True},
@@ -73,6 +91,17 @@ def configuration(log_format: str, level: str) -> dict[str, Any]:
             "daphne": {"level": "WARNING"},
         },
     }
+
+
+def to_file(path: Path, most_bytes: int) -> None:
+    """Have this process and those that it starts write their lines to a file as well; 0 bytes: to none."""
+    if not most_bytes:
+        return
+    os.environ[FILE_VARIABLE] = f"{path}:{most_bytes}"
+    root = logging.getLogger()
+    handler = log_file.LogFileHandler(str(path), most_bytes)
+    handler.setFormatter(root.handlers[0].formatter if root.handlers else None)
+    root.addHandler(handler)
 
 
 def configure() -> None:

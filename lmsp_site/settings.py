@@ -17,14 +17,14 @@ TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
 
 INSTALLED_APPS = [
-    "lmsp_site",
+    "lmsp_site.apps.LmspSiteConfig",
     "clients_app",
     "models_app",
     "tasks_app",
     "rest_framework",
     "channels",
     "django_q",
-    "django.contrib.admin",
+    "lmsp_site.apps.ServiceAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

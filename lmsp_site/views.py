@@ -1,9 +1,11 @@
 """How the protocol sits on Django REST framework: strict JSON in, the error envelope out."""
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
@@ -68,5 +70,8 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(_request: HttpRequest) -> HttpResponse:
-    """Answer an exception outside the API views; Django has logged it."""
+    """Answer an exception outside the API views; Django has logged it. A full disk is called by its name there too."""
+    error = sys.exception()
+    if isinstance(error, DatabaseError) and (known := errors.storage_error(error)):
+        return _answer(known)
     return _answer(errors.ServerError("The service failed to answer this request; its log says why."))

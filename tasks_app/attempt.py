@@ -8,9 +8,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from django.db import DatabaseError, transaction
+from django.conf import settings
+from django.db import transaction
 
-from lmsp_site.errors import ProtocolError, storage_error
+from lmsp_site.errors import ProtocolError
 from models_app import catalog, chat
 from models_app.engines.base import EngineAddress, GenerateRequest, ModelSpec, Resume
 from models_app.engines.client import (
@@ -23,12 +24,13 @@ from models_app.engines.client import (
 )
 from models_app.engines.messages import Admitted, Finished, Progress, Replayed, Tokens
 from models_app.engines.sampling import SamplingParams
-from tasks_app import checkpoints, lifecycle, ownership, queue, responses, snapshot, statistics, submission
+from tasks_app import checkpoints, lifecycle, ownership, queue, responses, snapshot, statistics, storage, submission
 from tasks_app.lifecycle import Fenced, Orphan, Run
 from tasks_app.models import Task
 from tasks_app.output import Output
 from tasks_app.run_times import RunTimes
 from tasks_app.states import CLAIMED, Status
+from tasks_app.storage import Stopping
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -37,12 +39,10 @@ _LOOK_SECONDS = 0.02  # While the engine is silent: how soon a cancel is seen.
 _PROGRESS_SECONDS = 0.5
 _ENGINE_PATIENCE_SECONDS = 30.0  # For a host that is being restarted.
 _LOST_WHILE_LOADING = frozenset({"engine_died", "unloaded"})
-_STORAGE_RETRY_SECONDS = 0.25
-_LONGEST_STORAGE_RETRY_SECONDS = 5.0
 
 
-class _Stopping(Exception):
-    """The service is going down; the task stays as it is, for the next start's recovery."""
+class _EngineSilent(Exception):
+    """The engine lives, has taken this request, and says nothing of it any more."""
 
 
 class Attempt:
@@ -66,6 +66,7 @@ class Attempt:
         self._position = len(progress.tokens) if progress else 0
         self._output = Output.of(task.id) if task.status == Status.RUNNING else Output()
         self._place: tuple[int, str] | None = None
+        self._admitted = False
         self._shown = 0.0
         self._times = RunTimes(task.model, resumed=task.status == Status.RUNNING)
         self._log = {"task": task.id, "attempt": run.attempt}
@@ -73,29 +74,37 @@ class Attempt:
     def execute(self) -> None:
         """Run the attempt to whatever end it has; a task is never left without one that could have it."""
         try:
+            self._execute()
+        except Stopping:
+            logger.info("attempt left for the next start", extra=self._log)
+
+    def _execute(self) -> None:
+        try:
             logger.info("attempt started", extra=self._log)
             self._generate(*self._begin())
             logger.info("attempt completed", extra=self._log | {"output_tokens": self._position})
         except Fenced:
             self._when_fenced()
-        except _Stopping:
-            logger.info("attempt left for the next start", extra=self._log)
+        except Stopping:
+            raise
         except (ModelLoadFailed, GenerationFailed) as error:
             self._fail(error.code, str(error))
         except ProtocolError as error:
             self._fail(error.code or "invalid_request", error.message)
         except (EngineDied, EngineUnavailable) as error:
             if queue.stopping():
-                logger.info("attempt left for the next start", extra=self._log)
-            else:
-                logger.warning("engine lost", extra=self._log | {"error": str(error)})
-                self._persist(self._apply_restart_policy)
+                raise Stopping from error
+            logger.warning("engine lost", extra=self._log | {"error": str(error)})
+            self._let_go("engine_died", "The engine ended before this task had finished.")
+        except _EngineSilent as silence:
+            logger.error("no progress", extra=self._log | {"error": str(silence)})  # noqa: TRY400
+            self._let_go("engine_silent", str(silence))
         except Exception:
             logger.exception("attempt failed", extra=self._log)
             self._fail("internal_error", "The service failed to run this task; its log says why.")
         finally:
             # A run that has completed has left nothing.
-            _unless_storage_fails(partial(statistics.flush, self._times.observed), otherwise=None)
+            storage.unless_it_fails(partial(statistics.flush, self._times.observed), otherwise=None)
 
     def _begin(self) -> tuple[EngineAddress, Generation]:
         """Start the generation: at once where the engine was in memory at the claim, and still is."""
@@ -126,15 +135,21 @@ class Attempt:
         self._show({"phase": "loading", "done": round(done or 0, 3), "total": 1})
 
     def _generate(self, address: EngineAddress, generation: Generation) -> None:
+        heard = time.monotonic()
         with generation:
             while True:
                 ownership.beat()
                 message = generation.next(_LOOK_SECONDS)
+                if message is not None:
+                    heard = time.monotonic()
+                elif self._should_be_heard():
+                    _check_silence(heard)
                 if message is None or isinstance(message, Progress):
                     self._look()
                     if message:
                         self._show({"phase": message.phase, "done": message.done, "total": message.total})
                 elif isinstance(message, Admitted):
+                    self._admitted = True
                     self._place = (message.slot, address.fingerprint)
                 elif isinstance(message, Replayed):
                     self._check_replay(message)
@@ -144,7 +159,11 @@ class Attempt:
                     self._finish(message)
                     return
                 if queue.stopping() and self._task.on_restart == "resume":
-                    raise _Stopping
+                    raise Stopping
+
+    def _should_be_heard(self) -> bool:
+        """Tell whether the engine owes a word: to a resume that waits for the slot it had it owes none."""
+        return self._admitted or self._progress is None or resume_point(self._progress) is None
 
     def _request(self) -> GenerateRequest:
         request = responses.DEFAULTS | responses.of(self._task).request
@@ -228,17 +247,17 @@ class Attempt:
         """See, at most every few milliseconds, whether this run should go on."""
         ownership.beat()
         if queue.stopping() and self._task.on_restart == "resume":
-            raise _Stopping
+            raise Stopping
         held = Task.objects.filter(
             pk=self._run.task_id, attempt=self._run.attempt, status__in=(Status.LOADING, Status.RUNNING)
         )
-        if not _unless_storage_fails(held.exists, otherwise=True):
+        if not storage.unless_it_fails(held.exists, otherwise=True):
             raise Fenced(self._run.task_id)
 
     def _show(self, progress: dict[str, Any]) -> None:
         if time.monotonic() - self._shown > _PROGRESS_SECONDS:
             self._shown = time.monotonic()
-            _unless_storage_fails(partial(lifecycle.note_progress, self._run, progress), otherwise=None)
+            storage.unless_it_fails(partial(lifecycle.note_progress, self._run, progress), otherwise=None)
 
     def _when_fenced(self) -> None:
         """The engine has been hung up on by now: if it was a cancel, nothing computes any more."""
@@ -250,30 +269,18 @@ class Attempt:
         if not self._persist(lambda: lifecycle.fail(self._run.task_id, code, message, attempt=self._run.attempt)):
             self._when_fenced()
 
-    def _apply_restart_policy(self) -> None:
-        held = Task.objects.filter(pk=self._run.task_id, attempt=self._run.attempt, status__in=CLAIMED)
-        orphans = [Orphan(*row) for row in held.values_list(*Orphan._fields)]
-        lifecycle.apply_restart_policy(orphans, "engine_died", "The engine ended before this task had finished.")
+    def _let_go(self, code: str, message: str) -> None:
+        """Apply the restart policy: this run cannot go on, and another one may."""
 
-    def _persist(self, write: Callable[[], Any]) -> Any:
-        """Make a write happen, however long the disk is full or the database locked.
+        def apply() -> None:
+            held = Task.objects.filter(pk=self._run.task_id, attempt=self._run.attempt, status__in=CLAIMED)
+            orphans = [Orphan(*row) for row in held.values_list(*Orphan._fields)]
+            lifecycle.apply_restart_policy(orphans, code, message)
 
-        Each of these writes is guarded, so that repeating one whose success is in doubt does no harm.
-        """
-        delay = _STORAGE_RETRY_SECONDS
-        while True:
-            try:
-                return write()
-            except DatabaseError as error:
-                fault = storage_error(error)
-                if fault is None:
-                    raise
-                logger.warning("waiting for the storage", extra=self._log | {"error": str(error)})
-                if queue.stopping():
-                    raise _Stopping from error
-                ownership.beat()
-                time.sleep(delay)
-                delay = min(2 * delay, _LONGEST_STORAGE_RETRY_SECONDS)
+        self._persist(apply)
+
+    def _persist(self, write: Callable[[], T]) -> T:
+        return storage.persist(write, self._log)
 
 
 def resume_point(progress: snapshot.Progress) -> Resume | None:
@@ -281,6 +288,12 @@ def resume_point(progress: snapshot.Progress) -> Resume | None:
     if not progress.tokens or progress.slot is None:
         return None
     return Resume(slot=progress.slot, tokens=progress.tokens, rows=progress.rows)
+
+
+def _check_silence(heard: float) -> None:
+    patience = settings.LMSP.engine_silence
+    if patience and time.monotonic() - heard > patience:
+        raise _EngineSilent(f"The engine has said nothing of this task for {patience:g} s.")
 
 
 def load_engine(host: HostClient, spec: ModelSpec, while_waiting: Callable[[float | None], None]) -> EngineAddress:
@@ -291,13 +304,3 @@ def load_engine(host: HostClient, spec: ModelSpec, while_waiting: Callable[[floa
         if error.code in _LOST_WHILE_LOADING:
             raise EngineDied(str(error)) from error
         raise
-
-
-def _unless_storage_fails(call: Callable[[], T], *, otherwise: T) -> T:
-    """Do what the work can go on without: a full disk or a locked database must not end it."""
-    try:
-        return call()
-    except DatabaseError as error:
-        if storage_error(error) is None:
-            raise
-        return otherwise

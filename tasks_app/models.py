@@ -1,5 +1,7 @@
 """TABLES tasks, task_events, responses and idempotency_keys, a task's snapshot, and statistics."""
 
+from datetime import datetime, timedelta
+
 from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import Q
@@ -27,10 +29,15 @@ class Priority(models.IntegerChoices):
     BATCH = 2
 
 
+# No task is ever to wait for longer: one that seems to was made before the clock was set back.
+_LONGEST_DELAY = timedelta(minutes=10)
+
+
 def _due() -> Q:
     now = timezone.now()
     in_time = Q(expires_at=None) | Q(expires_at__gt=now)
-    return (Q(claimable_at=None) | Q(claimable_at__lte=now)) & in_time
+    due = Q(claimable_at=None) | Q(claimable_at__lte=now) | Q(claimable_at__gt=now + _LONGEST_DELAY)
+    return due & in_time
 
 
 class TaskQuerySet(models.QuerySet["Task"]):
@@ -58,6 +65,11 @@ class TaskQuerySet(models.QuerySet["Task"]):
         """How many tasks free workers would find, counted up to `most`."""
         found = self.to_resume()[:most].count()
         return found if found == most else found + self.waiting()[: most - found].count()
+
+    def has_waited_since(self, moment: datetime) -> bool:
+        """Tell whether something to claim was accepted, and due, by then already."""
+        due_by_then = (Q(claimable_at=None) | Q(claimable_at__lte=moment)) & Q(created_at__lte=moment)
+        return any(tasks.filter(due_by_then).exists() for tasks in (self.to_resume(), self.waiting()))
 
     def expired(self) -> "TaskQuerySet":
         """Unfinished tasks whose deadline has passed."""

@@ -82,6 +82,11 @@ def living() -> list[str]:
     return [path.name for path in _directory().iterdir() if not is_dead(path.name)]
 
 
+def anybody_lives() -> bool:
+    """Tell whether there is a living owner at all."""
+    return any(not is_dead(path.name) for path in _directory().iterdir())
+
+
 def forget_dead() -> None:
     """Remove the lock files of owners that have ended and hold no task any more."""
     for path in _directory().iterdir():

@@ -7,11 +7,10 @@ that gets it claims the best task there is, and the next, until nothing is claim
 import ctypes
 import os
 import sys
-import time
 from collections.abc import Callable
+from datetime import timedelta
 from multiprocessing import Event, Value
 from multiprocessing.sharedctypes import RawValue
-from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -29,7 +28,6 @@ from tasks_app.models import Task
 from tasks_app.process_lock import ProcessLock
 
 _JOB = "tasks_app.worker.run_claimable"
-_STALLED_AFTER_SECONDS = 5.0
 # A wake-up can be lost; this is how late its job is then.
 _POLL_SECONDS = 0.25
 
@@ -97,42 +95,6 @@ class DoorbellBroker(ORM):  # type: ignore[misc]
         """Do nothing: a job is gone once it was taken."""
 
 
-def beat() -> None:
-    """Show that a worker is at work; called when it hears a bell, and while it waits before a claim."""
-    _beat_file().touch()
-
-
-def _beat_file() -> Path:
-    return Path(settings.LMSP.run_dir) / "workers.beat"
-
-
-class StallWatch:
-    """Notices the cluster that looks alive and takes no jobs."""
-
-    def __init__(self) -> None:
-        self._since: float | None = None
-
-    def stalled(self) -> bool:
-        """Tell whether tasks have been claimable for too long beside workers that take nothing.
-
-        The sweep has rung for those tasks meanwhile, so that a sound cluster would have shown itself.
-        """
-        claimed = Task.objects.claimed().exclude(owner=None).count()
-        if claimed >= settings.LMSP.max_running or not Task.objects.count_claimable(1):
-            self._since = None
-            return False
-        now = time.time()
-        try:
-            last_beat = _beat_file().stat().st_mtime
-        except FileNotFoundError:
-            last_beat = 0.0
-        self._since = max(self._since or now, last_beat)
-        stalled = now - self._since > _STALLED_AFTER_SECONDS
-        if stalled:
-            self._since = None
-        return stalled
-
-
 class _Guard(Sentinel):  # type: ignore[misc]
     """A guard whose processes can be killed at any moment without taking a lock of the others along.
 
@@ -182,6 +144,9 @@ def schedule(name: str, function: str, minutes: int) -> None:
     """Have the runner call a function again and again, from its first start on."""
     fields = {"func": function, "schedule_type": Schedule.MINUTES, "minutes": minutes}
     Schedule.objects.update_or_create(name=name, defaults=fields)
+    # After the clock was set back, the next time may be years away.
+    latest = timezone.now() + timedelta(minutes=minutes)
+    Schedule.objects.filter(name=name, next_run__gt=latest).update(next_run=latest)
 
 
 def run_cluster(in_each_worker: Callable[[], object]) -> None:

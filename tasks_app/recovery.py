@@ -2,23 +2,20 @@
 
 import gc
 import logging
-import os
-import sqlite3
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from multiprocessing import get_context
-from pathlib import Path
-from threading import Thread
 
 from django.conf import settings
 from django.db import connection, connections, transaction
 from django.db.models import Q, QuerySet
 
 from clients_app.models import Client
+from lmsp_site import wal
 from lmsp_site.models import RestartPolicy
 from lmsp_site.processes import end_with_parent
 from tasks_app import checkpoints, lifecycle, ownership, queue
@@ -41,7 +38,6 @@ _STAYS = Q(
 )
 # Kilobytes of pages in memory. No commit waits for the disk, or for the log's pages to be brought into the file.
 _QUICK = {"synchronous": 1, "cache_size": -65536, "wal_autocheckpoint": 0}
-_LARGE_LOG_BYTES = 8 << 20
 # Of a worker that holds a task: it waits up to 20 s for the database's lock, and shows itself every second otherwise.
 _LONGEST_SILENCE_SECONDS = 45.0
 _RESTARTED = ("server_restarted", "The service was restarted before this task had finished.")
@@ -171,24 +167,6 @@ def _quick_writes() -> Iterator[None]:
     try:
         yield
     finally:
-        _settle(settings.LMSP.database)
+        wal.settle(settings.LMSP.database)
         # The next one is as settings.py has it.
         connection.close()
-
-
-def _settle(database: Path) -> None:
-    """Have what is in the write-ahead log on the disk, and brought into the database's file while others go on."""
-    log = database.with_name(f"{database.name}-wal")
-    with suppress(FileNotFoundError), log.open("rb") as file:
-        os.fsync(file.fileno())
-        if os.fstat(file.fileno()).st_size < _LARGE_LOG_BYTES:
-            return
-    # Open from now on: who closes the last connection would bring the pages home, and wait for it.
-    own = sqlite3.connect(database, check_same_thread=False)
-    own.execute("SELECT count(*) FROM sqlite_master").fetchone()
-
-    def checkpoint() -> None:
-        with closing(own):
-            own.execute("PRAGMA wal_checkpoint(PASSIVE)")
-
-    Thread(target=checkpoint, name="checkpoint").start()

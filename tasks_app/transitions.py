@@ -147,7 +147,8 @@ def plan(task_ids: Sequence[str], decide: Callable[[Record], Change | None]) -> 
         if event:
             number = columns["last_sequence_number"] = record.last_sequence_number + 1
             if change.ends:
-                columns["finished_at"] = now
+                # Not before it began, where the clock was set back: retention would remove it at once.
+                columns["finished_at"] = max(filter(None, (now, record.created_at, record.started_at)))
             subject = _subject(record, columns)
             output = output or outputs.get(record.id)
             text = event_log.encode(responses.build(subject, output))

@@ -1,6 +1,7 @@
 """What a job of the runner does: claim the best task there is, run it, and the next, until none is left."""
 
 import time
+from contextlib import suppress
 
 from django.conf import settings
 
@@ -8,8 +9,9 @@ from lmsp_site.errors import ProtocolError
 from models_app import catalog
 from models_app.engines.base import EngineAddress, ModelSpec
 from models_app.engines.client import EngineDied, EngineUnavailable, HostClient, ModelLoadFailed
-from tasks_app import lifecycle, ownership, queue, snapshot
+from tasks_app import lifecycle, ownership, queue, snapshot, stalling, storage
 from tasks_app.attempt import Attempt, load_engine, resume_point
+from tasks_app.lifecycle import Run
 from tasks_app.models import Task
 from tasks_app.states import Status
 
@@ -21,7 +23,6 @@ _MOST_DEATHS = 3  # Of an engine that dies while it loads, before a resume is cl
 def run_claimable() -> int:
     """Claim and run tasks, best first, until there is nothing to claim; return how many were run."""
     done = 0
-    queue.beat()
     while not queue.stopping() and (attempt := _claim_next()):
         attempt.execute()
         done += 1
@@ -30,6 +31,7 @@ def run_claimable() -> int:
 
 def _claim_next() -> Attempt | None:
     host = HostClient(settings.LMSP.run_dir)
+    stalling.beat()
     while not queue.stopping() and (candidate := Task.objects.select_related("response").next_claimable()):
         attempt = _claim(candidate, host)
         if attempt:
@@ -66,9 +68,16 @@ def _claim(candidate: Task, host: HostClient) -> Attempt | None:
         return None
     if spec is None or refusal:
         code = (refusal and refusal.code) or "model_load_failed"
-        lifecycle.fail(run.task_id, code, str(refusal), attempt=run.attempt)
+        _refuse(run, code, str(refusal))
         return None
     return Attempt(run, candidate, host, spec, progress, engine)
+
+
+def _refuse(run: Run, code: str, message: str) -> None:
+    """Fail what was claimed in vain, however long that takes: a task that its living owner forgot would never end."""
+    log = {"task": run.task_id, "attempt": run.attempt}
+    with suppress(storage.Stopping):  # Left for the next start.
+        storage.persist(lambda: lifecycle.fail(run.task_id, code, message, attempt=run.attempt), log)
 
 
 def _is_exact(progress: snapshot.Progress, address: EngineAddress) -> bool:
@@ -82,10 +91,10 @@ def _engine_of_resume(host: HostClient, spec: ModelSpec) -> EngineAddress:
     deaths = 0
     while True:
         try:
-            return load_engine(host, spec, lambda _: queue.beat())
+            return load_engine(host, spec, lambda _: stalling.beat())
         except (EngineUnavailable, EngineDied) as error:
             deaths += isinstance(error, EngineDied)
             if queue.stopping() or deaths >= _MOST_DEATHS or time.monotonic() > deadline:
                 raise
-            queue.beat()
+            stalling.beat()
             time.sleep(_LOOK_SECONDS)

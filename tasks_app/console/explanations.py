@@ -7,6 +7,8 @@ _MEANINGS = {
     "worker_died": "A worker process was killed (the kernel's log tells whether for memory), and the policy is `fail`.",
     "engine_died": "The engine's process was killed or crashed, and the policy is `fail`. The service's log has the "
     f"signal. {_MEMORY}",
+    "engine_silent": "The engine lived and did not go on with this task for LMSP_ENGINE_SILENCE seconds, and the "
+    "policy is `fail`. Where its steps are that slow, raise it.",
     "expired": "It had not finished by its `expires_at`: it waited for others, or took longer than its client thought.",
     "too_many_attempts": "Worker or engine died again and again before there was any progress. The log has each end; "
     "`max_attempts` in the admin is the limit.",

@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Count
 
-from lmsp_site import PROTOCOL_VERSION, __version__, file_lock, health
+from lmsp_site import PROTOCOL_VERSION, __version__, file_lock, health, wal
 from lmsp_site.models import ServiceConfig
 from lmsp_site.processes import age
 from models_app.engines.base import EngineAddress
@@ -40,6 +40,7 @@ def overview() -> dict[str, Any]:
         "processes": _processes(),
         "workers": len(ownership.living()),
         "ready": health.checks(),
+        "remarks": health.remarks(),
         "tasks": _by_status(),
         "last_hour": _last_hour(),
         "queue": _queue(),
@@ -159,7 +160,7 @@ def _storage() -> dict[str, int]:
     configuration = settings.LMSP
     return {
         "database_bytes": _size(configuration.database),
-        "wal_bytes": _size(configuration.database.with_name(f"{configuration.database.name}-wal")),
+        "wal_bytes": wal.size(configuration.database),
         "models_bytes": sum(map(_size, configuration.models_dir.iterdir())),
         "checkpoints_bytes": sum(map(_size, configuration.checkpoints_dir.iterdir())),
         "free_bytes": shutil.disk_usage(configuration.data_dir).free,

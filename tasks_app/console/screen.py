@@ -22,7 +22,7 @@ def lines(state: State, style: Style, width: int) -> Iterator[str]:
     yield from _row("identity", [service["id"]], width)
     yield from _row("data", [service["data_dir"]], width)
     yield from _row("served by", _served(state), width)
-    yield from _ready(state["ready"], style, width)
+    yield from _ready(state["ready"], state["remarks"], style, width)
     yield ""
     yield from _row("tasks", _counts(state["tasks"], style), width)
     yield from _row("last hour", [f"{count:,} {status}" for status, count in state["last_hour"].items()], width)
@@ -69,10 +69,10 @@ def _served(state: State) -> Iterator[str]:
         yield f"{figures.size(sum(found['memory_bytes'] for found in running.values()))} of memory"
 
 
-def _ready(checks: dict[str, str | None], style: Style, width: int) -> Iterator[str]:
+def _ready(checks: dict[str, str | None], remarks: dict[str, str], style: Style, width: int) -> Iterator[str]:
     shown = [f"{name} {style.SUCCESS('ok') if fault is None else style.ERROR('no')}" for name, fault in checks.items()]
     yield from _row("ready", shown, width)
-    for fault in filter(None, checks.values()):
+    for fault in filter(None, (*checks.values(), *remarks.values())):
         for line in textwrap.wrap(tables.tame(fault), max(20, width - _LABEL)):
             yield " " * _LABEL + line
 

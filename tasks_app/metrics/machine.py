@@ -6,7 +6,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from lmsp_site import PROTOCOL_VERSION, __version__, health, open_streams, processes, stopping
+from lmsp_site import PROTOCOL_VERSION, __version__, health, open_streams, processes, stopping, wal
 from models_app.engines.client import HostClient
 from models_app.engines.memory import resident_bytes
 from tasks_app import ownership
@@ -31,7 +31,7 @@ def look(samples: Samples) -> None:
     samples[gauges.DISK_FREE] = {(): disk.free}
     samples[gauges.DISK_SIZE] = {(): disk.total}
     samples[gauges.DATABASE_SIZE] = {(): _size(configuration.database)}
-    samples[gauges.WAL_SIZE] = {(): _size(configuration.database.with_name(f"{configuration.database.name}-wal"))}
+    samples[gauges.WAL_SIZE] = {(): wal.size(configuration.database)}
     samples[gauges.WORKERS] = {(): len(ownership.living())}
     streams = open_streams.totals(configuration.run_dir)
     samples[gauges.OPEN_STREAMS] = {(transport,): number for transport, number in streams.items()}

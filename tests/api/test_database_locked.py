@@ -32,7 +32,8 @@ def waiting(service: Service) -> Iterator[str]:
     """A task that nobody may claim yet: it changes by nothing but what the test does."""
     service.settle()
     service.sql(
-        "INSERT INTO tasks (id, client_id, model, status, claimable_at) VALUES (?, ?, 'm', 'queued', '2999-01-01')",
+        "INSERT INTO tasks (id, client_id, model, status, claimable_at)"
+        " VALUES (?, ?, 'm', 'queued', datetime('now', '+9 minutes'))",
         WAITING,
         service.client_id,
     )

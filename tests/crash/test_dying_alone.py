@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -130,5 +131,23 @@ def test_a_cluster_that_takes_no_jobs_is_noticed(own_service: Service) -> None:
     eventually(lambda: own_service.sql("SELECT count(*) FROM django_q_task") != [(0,)])
     for pid in eventually(lambda: victims.find(own_service, Victim.HELPER)):
         os.kill(pid, signal.SIGSTOP)
-    assert own_service.finished(own_service.create(max_output_tokens=2)["id"])["status"] == "completed"
+    waiting = own_service.create(max_output_tokens=2)["id"]
+    assert "not run" in eventually(lambda: _runner_fault(own_service), 20, "readiness tells that nobody takes it")
+    assert own_service.finished(waiting)["status"] == "completed"
     assert "stalled and will be restarted" in own_service.log.read_text()
+    eventually(own_service.is_ready)
+
+
+def test_readiness_tells_that_there_are_no_workers(own_service: Service) -> None:
+    victims.kill(victims.find(own_service, Victim.CLUSTER))
+    assert "there is no worker" in eventually(lambda: _runner_fault(own_service), 20)
+    eventually(own_service.is_ready, 60)
+    assert own_service.finished(own_service.create(max_output_tokens=2)["id"])["status"] == "completed"
+
+
+def _runner_fault(service: Service) -> str:
+    """Return what readiness says of the runner; nothing while it is well."""
+    answer = service.request("GET", "/readyz")
+    runner: dict[str, Any] = answer.json()["checks"]["runner"]
+    assert (answer.status_code == 200) is runner["ok"]
+    return str(runner["detail"] or "")

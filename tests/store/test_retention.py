@@ -209,7 +209,7 @@ def test_a_scheduled_purge_leaves_its_worker_to_waiting_tasks(client: Client, mo
     monkeypatch.setattr(retention, "_LEAST_SECONDS", 0.0)
     waiting = new_task(client)
     assert retention.purge_on_schedule() is None
-    Task.objects.filter(pk=waiting.pk).update(claimable_at=timezone.now() + timedelta(hours=1))
+    Task.objects.filter(pk=waiting.pk).update(claimable_at=timezone.now() + timedelta(minutes=9))
     deleted = retention.purge_on_schedule()
     assert deleted is not None
     assert deleted["tasks_deleted"] == 5

@@ -1,6 +1,7 @@
 """Run the whole service: one command, one process tree."""
 
 import http.client
+import logging
 import os
 import socket
 import sys
@@ -10,21 +11,25 @@ from typing import Any
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
-from django.db import connections
+from django.db import DatabaseError, connection, connections
 
-from lmsp_site import address, stopping, supervisor
+from lmsp_site import address, logs, stopping, supervisor, wal
 from lmsp_site.children import ChildSpec
 from lmsp_site.configuration import REPOSITORY, Configuration
+from lmsp_site.errors import storage_error
 from lmsp_site.watchdogs import Unanswered
 from models_app.engines.client import EngineUnavailable, HostClient
 from tasks_app import recovery
-from tasks_app.queue import StallWatch
+from tasks_app.stalling import StallWatch
 
 _ANSWER_TIMEOUT_SECONDS = 2.0
 # From the first question without an answer until it is killed. A start, on a busy machine too, has to fit into it.
 _WEB_PATIENCE_SECONDS = 30.0
 _HOST_PATIENCE_SECONDS = 15.0
 _CLOSE_TIMEOUT_SECONDS = 5
+_LOCK_PATIENCE_MS = 2000
+
+logger = logging.getLogger(__name__)
 
 
 class Command(BaseCommand):
@@ -42,6 +47,8 @@ class Command(BaseCommand):
         except (supervisor.AlreadyServedError, address.AddressUnavailableError) as refusal:
             self.stderr.write(str(refusal))
             sys.exit(1)
+        # Only now: a second service that was refused must not write into the first one's log.
+        logs.to_file(configuration.log_file, configuration.log_file_bytes)
         call_command("migrate", verbosity=0, interactive=False, skip_checks=True)
         # R6: what an earlier service left unfinished, before anything serves.
         recovery.recover_all()
@@ -51,7 +58,7 @@ class Command(BaseCommand):
         os.chdir(REPOSITORY)
         with listener:
             # Stopped in the opposite order: the web server serves until the workers have finished what they can.
-            children = [_engine_host(configuration), _web(configuration, listener), _workers()]
+            children = [_engine_host(configuration), _web(configuration, listener), _workers(configuration)]
             supervisor.Supervisor(
                 children,
                 configuration.shutdown_grace,
@@ -82,13 +89,22 @@ def _engine_host(configuration: Configuration) -> ChildSpec:
     return ChildSpec("engine-host", command, stalled=Unanswered(answers, _HOST_PATIENCE_SECONDS))
 
 
-def _workers() -> ChildSpec:
-    watch = StallWatch()
+def _workers(configuration: Configuration) -> ChildSpec:
+    watch, log = StallWatch(), wal.Keeper(configuration.database)
 
     def stalled() -> bool:
+        log.tend()
         try:
+            with connection.cursor() as cursor:
+                # Whoever locks the database must not keep this process from its other duties.
+                cursor.execute(f"PRAGMA busy_timeout={_LOCK_PATIENCE_MS}")
             recovery.sweep()
             return watch.stalled()
+        except DatabaseError as error:
+            if storage_error(error) is None:
+                raise
+            logger.warning("nothing swept", extra={"error": str(error)})
+            return False
         finally:
             # The children are forked: no connection may be open then.
             connections.close_all()
@@ -113,11 +129,11 @@ def _web(configuration: Configuration, listener: socket.socket) -> ChildSpec:
 
 def _answers(configuration: Configuration, path: str) -> bool:
     host = address.reachable(configuration.host)
-    connection = http.client.HTTPConnection(host, configuration.port, timeout=_ANSWER_TIMEOUT_SECONDS)
+    caller = http.client.HTTPConnection(host, configuration.port, timeout=_ANSWER_TIMEOUT_SECONDS)
     try:
-        connection.request("GET", path)
-        return connection.getresponse().status == http.client.OK
+        caller.request("GET", path)
+        return caller.getresponse().status == http.client.OK
     except (OSError, http.client.HTTPException):
         return False
     finally:
-        connection.close()
+        caller.close()
