@@ -16,7 +16,7 @@ from bench import processes
 from clients_app.models import Client
 from lmsp_site.ids import new_suffix
 from lmsp_site.models import RestartPolicy
-from tasks_app import idempotency, lifecycle, recovery, responses, snapshot
+from tasks_app import idempotency, inputs, items, lifecycle, recovery, responses, snapshot
 from tasks_app.idempotency import Claim
 from tasks_app.models import Response, Task
 from tasks_app.output import Output
@@ -26,7 +26,6 @@ _PROMPT = list(range(40))
 _WORDS = ["Once upon", " a", " time"]
 _REQUEST = {
     **responses.DEFAULTS,
-    "input": [{"role": "user", "content": "Tell me a story of a lighthouse."}],
     "max_output_tokens": 192,
     "temperature": 0.7,
     "seed": 1,
@@ -46,6 +45,7 @@ _COPY = """
 _KEYS = {
     "responses": ("task_id", {"id": "resp"}),
     "task_events": ("task_id", {}),
+    "task_inputs": ("task_id", {}),
     "task_snapshots": ("task_id", {}),
     "task_journal": ("snapshot_id", {}),
     "idempotency_keys": ("task_id", {"key": "key"}),
@@ -95,6 +95,7 @@ def accept(client: Client, policy: RestartPolicy) -> Task:
     response = Response(id=f"resp_{suffix}", task=task, request=_REQUEST, created_at=task.created_at)
     with transaction.atomic():
         lifecycle.birth(task, response)
+        inputs.store(task, [items.text_message("user", "Tell me a story of a lighthouse.")])
         snapshot.create(task, _PROMPT, seed=1)
     return task
 
@@ -111,7 +112,7 @@ def _leave(client: Client, status: Status, policy: RestartPolicy) -> str:
     run = lifecycle.claim(task, "worker-dead", "job", loaded=status is not Status.LOADING)
     assert run is not None
     if status is not Status.LOADING:
-        output = Output()
+        output = Output(task.id)
         for position, word in enumerate(_WORDS):
             lifecycle.append(run, position, [position], [1], output.write(word))
     if status is Status.CANCELLING:

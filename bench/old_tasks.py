@@ -46,7 +46,7 @@ def _finished(client: Client) -> str:
     task = left_over.accept(client, RestartPolicy.RESUME)
     run = lifecycle.claim(task, "worker-bench", "job", loaded=True)
     assert run is not None
-    output = Output()
+    output = Output(task.id)
     for position in range(_DELTAS):
         lifecycle.append(run, position, [position], [1], output.write(" word"))
     lifecycle.complete(run, _DELTAS, [], [], output.close("completed"), output, None)

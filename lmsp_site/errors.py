@@ -77,6 +77,18 @@ class MethodNotAllowed(ProtocolError):
     code = "method_not_allowed"
 
 
+class Conflict(ProtocolError):
+    """The request does not fit what the thing is at present."""
+
+    status = 409
+    code = "conflict"
+
+    def __init__(self, message: str, *, code: str, param: str | None = None, retry: bool) -> None:
+        # The official clients send a 409 again by themselves, unless they are told not to.
+        headers = None if retry else {"x-should-retry": "false"}
+        super().__init__(message, code=code, param=param, headers=headers)
+
+
 class PayloadTooLarge(ProtocolError):
     """The body is over the limit."""
 

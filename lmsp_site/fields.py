@@ -1,6 +1,7 @@
 """Serializer fields that take a JSON type as it is and never convert another into it."""
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 from rest_framework import serializers
@@ -17,6 +18,21 @@ class StrictString(serializers.CharField):
         if not isinstance(data, str):
             raise serializers.ValidationError("Must be a string.")
         return super().to_internal_value(data)
+
+
+class StrictChoice(StrictString):
+    """One of some strings."""
+
+    def __init__(self, choices: Collection[str], **kwargs: Any) -> None:
+        self._choices = choices
+        super().__init__(**kwargs)
+
+    def to_internal_value(self, data: Any) -> str:
+        """Refuse all others, naming those there are."""
+        value = super().to_internal_value(data)
+        if value not in self._choices:
+            raise serializers.ValidationError(f"Must be one of {', '.join(self._choices)}.")
+        return value
 
 
 class StrictInteger(serializers.IntegerField):
@@ -47,3 +63,19 @@ class StrictBoolean(serializers.BooleanField):
         if not isinstance(data, bool):
             raise serializers.ValidationError("Must be true or false.")
         return data
+
+
+class Refused(serializers.Field):
+    """What a request must not ask for, with the reason; null asks for nothing."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+        super().__init__(allow_null=True, default=None)
+
+    def to_internal_value(self, data: Any) -> None:
+        """Refuse everything."""
+        raise serializers.ValidationError(self._reason)
+
+    def to_representation(self, value: Any) -> Any:
+        """Return the value as it is."""
+        return value

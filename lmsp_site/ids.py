@@ -2,17 +2,37 @@
 
 import secrets
 import time
+from datetime import UTC, datetime, timedelta
 
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32
-_LENGTH = 26  # 48 bits of time, 80 random bits, as in a ULID
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32
+SUFFIX_LENGTH = 26  # 48 bits of time, 80 random bits, as in a ULID
+_RANDOM_BITS = 80
+_TIME_LENGTH = 10  # Characters that hold the time: the highest of their 50 bits are zero.
+_LAST_MILLISECOND = 2**48 - 1
 
 
 def new_suffix() -> str:
     """Return 26 characters: milliseconds since 1970, then 80 random bits."""
-    number = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
-    return "".join(_ALPHABET[(number >> shift) & 31] for shift in range(5 * (_LENGTH - 1), -1, -5))
+    return _encode((time.time_ns() // 1_000_000) << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS))
 
 
 def new_id(prefix: str) -> str:
     """Return a new id such as ``task_01jd…``."""
     return f"{prefix}_{new_suffix()}"
+
+
+def first_id_at(prefix: str, seconds: int) -> str:
+    """Return what every id made in or after a second since 1970 is not less than."""
+    return f"{prefix}_{_encode(min(seconds * 1000, _LAST_MILLISECOND) << _RANDOM_BITS)}"
+
+
+def moment_of(suffix: str) -> datetime:
+    """Return when a suffix was made, to the millisecond."""
+    milliseconds = 0
+    for character in suffix[:_TIME_LENGTH]:
+        milliseconds = milliseconds << 5 | ALPHABET.index(character)
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=milliseconds)
+
+
+def _encode(number: int) -> str:
+    return "".join(ALPHABET[(number >> shift) & 31] for shift in range(5 * (SUFFIX_LENGTH - 1), -1, -5))

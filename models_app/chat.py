@@ -92,18 +92,25 @@ def _cut(name: re.Match[str]) -> str:
     return f"{name[0][0]}{_CUT}{name[0][1:]}"
 
 
-def prompt_tokens(model: LanguageModel, messages: list[Message]) -> list[int]:
-    """Return the prompt of `messages` as token ids.
+def tokens(model: LanguageModel, messages: list[Message]) -> list[int]:
+    """Return the prompt of `messages` as token ids, however long it is."""
+    return encode(tokenizers.of(model), messages)
+
+
+def require_fit(model: LanguageModel, length: int) -> None:
+    """Refuse a prompt that leaves no room for an answer.
+
+    Args:
+        model: whose context it is.
+        length: tokens of the prompt.
 
     Raises:
         ContextLengthExceeded: naming the tokens needed and allowed; nothing is cut in silence.
     """
-    tokens = encode(tokenizers.of(model), messages)
-    needed = len(tokens) + 1  # An answer has at least one token.
+    needed = length + 1  # An answer has at least one token.
     if needed > model.context_length:
         raise ContextLengthExceeded(
-            f"The prompt has {len(tokens)} tokens, so that {needed} are needed; the context of {model.id} "
+            f"The prompt has {length} tokens, so that {needed} are needed; the context of {model.id} "
             f"allows {model.context_length}. Shorten the input.",
             param="input",
         )
-    return tokens

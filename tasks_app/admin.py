@@ -5,7 +5,17 @@ from django.http import HttpRequest
 
 from lmsp_site.admin import ReadOnlyAdmin
 from tasks_app import lifecycle
-from tasks_app.models import IdempotencyKey, JournalEntry, Response, Snapshot, Statistic, Task, TaskEvent, TaskQuerySet
+from tasks_app.models import (
+    IdempotencyKey,
+    JournalEntry,
+    Response,
+    Snapshot,
+    Statistic,
+    Task,
+    TaskEvent,
+    TaskInput,
+    TaskQuerySet,
+)
 
 
 @admin.register(Task)
@@ -66,6 +76,15 @@ class IdempotencyKeyAdmin(ReadOnlyAdmin):
     list_display = ("key", "endpoint", "client", "task_id", "result_status", "expires_at")
     list_select_related = ("client",)
     search_fields = ("key",)
+
+
+@admin.register(TaskInput)
+class TaskInputAdmin(ReadOnlyAdmin):
+    """What tasks were asked."""
+
+    list_display = ("task_id",)
+    search_fields = ("=task__id",)
+    search_help_text = "The id of a task"
 
 
 @admin.register(Snapshot)

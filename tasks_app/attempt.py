@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from django.conf import settings
 from django.db import transaction
 
-from lmsp_site.errors import ProtocolError
-from models_app import catalog, chat
+from lmsp_site.errors import InvalidRequest, ProtocolError
+from models_app import catalog
 from models_app.engines.base import EngineAddress, GenerateRequest, ModelSpec, Resume
 from models_app.engines.client import (
     EngineDied,
@@ -24,7 +24,18 @@ from models_app.engines.client import (
 )
 from models_app.engines.messages import Admitted, Finished, Progress, Replayed, Tokens
 from models_app.engines.sampling import SamplingParams
-from tasks_app import checkpoints, lifecycle, ownership, queue, responses, snapshot, statistics, storage, submission
+from tasks_app import (
+    checkpoints,
+    conversation,
+    inputs,
+    lifecycle,
+    ownership,
+    queue,
+    responses,
+    snapshot,
+    statistics,
+    storage,
+)
 from tasks_app.lifecycle import Fenced, Orphan, Run
 from tasks_app.models import Task
 from tasks_app.output import Output
@@ -64,7 +75,7 @@ class Attempt:
         self._spec = spec
         self._progress = progress
         self._position = len(progress.tokens) if progress else 0
-        self._output = Output.of(task.id) if task.status == Status.RUNNING else Output()
+        self._output = Output.of(task.id) if task.status == Status.RUNNING else Output(task.id)
         self._place: tuple[int, str] | None = None
         self._admitted = False
         self._shown = 0.0
@@ -171,7 +182,10 @@ class Attempt:
         if progress is None:
             # A row that came without its snapshot; what was asked is enough to start from.
             model = catalog.find(self._task.model)
-            prompt, seed = chat.prompt_tokens(model, submission.messages_of(request)), request["seed"]
+            said = inputs.of(self._task.id)
+            if not said:
+                raise InvalidRequest("What this task was asked is not known.")
+            prompt, seed = conversation.turn(model, request, said).prompt, request["seed"]
             self._persist(lambda: snapshot.create(self._task, prompt, seed))
         else:
             prompt, seed = progress.prompt, progress.seed

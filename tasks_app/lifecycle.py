@@ -298,7 +298,7 @@ def _recovered(record: Record, code: str, message: str) -> Change:
         # Nothing that a reader could see; the claim of the resume writes its event.
         return Change(record, free, None, cause=code)
     anew = entered(new, **free, output_tokens=0)
-    return Change(record, anew, EventType.QUEUED, {"attempt": record.attempt + 1}, Output(), cause=code)
+    return Change(record, anew, EventType.QUEUED, {"attempt": record.attempt + 1}, Output(record.id), cause=code)
 
 
 def _failed(record: Record, code: str, message: str, cause: str = "") -> Change:

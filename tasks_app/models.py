@@ -79,6 +79,12 @@ class TaskQuerySet(models.QuerySet["Task"]):
         """Tasks that some worker holds or held."""
         return self.filter(status__in=CLAIMED, finished_at=None)
 
+    def walks(self, status: str) -> "list[TaskQuerySet]":
+        """Return the tasks of one state in parts, each of which an index has in the order of their ids."""
+        if status in FINISHED:
+            return [self.filter(status=status, finished_at__isnull=False)]
+        return [self.filter(status=status, finished_at=None, priority=priority) for priority in Priority]
+
     def kept(self) -> "TaskQuerySet":
         """Tasks that are not being removed: of the others a part may be gone already."""
         return self.filter(purged_at=None)
@@ -229,6 +235,19 @@ class IdempotencyKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.endpoint} {self.key}"
+
+
+class TaskInput(models.Model):
+    """All that came before a task's answer: the items of its request, after those of the turns before it."""
+
+    task = models.OneToOneField(Task, on_delete=models.CASCADE, primary_key=True, related_name="input")
+    items = models.TextField(help_text="JSON list of items, each with its id.")
+
+    class Meta:
+        db_table = "task_inputs"
+
+    def __str__(self) -> str:
+        return f"input of {self.task_id}"
 
 
 class Snapshot(models.Model):

@@ -7,9 +7,9 @@ log ends and the stored response is what a reader of the log has put together.
 from collections.abc import Collection
 from typing import Any
 
-from lmsp_site.ids import new_id
 from tasks_app import event_log
 from tasks_app.event_log import Entry, Event
+from tasks_app.items import Item, new_output_id, text_part
 from tasks_app.states import EventType
 
 _TYPES = (EventType.QUEUED, EventType.OUTPUT_ITEM_ADDED, EventType.OUTPUT_TEXT_DELTA)
@@ -18,7 +18,8 @@ _TYPES = (EventType.QUEUED, EventType.OUTPUT_ITEM_ADDED, EventType.OUTPUT_TEXT_D
 class Output:
     """One assistant message with one text part, growing."""
 
-    def __init__(self) -> None:
+    def __init__(self, task_id: str) -> None:
+        self._task_id = task_id
         self.item_id: str | None = None
         self._parts: list[str] = []
 
@@ -37,7 +38,7 @@ class Output:
     @classmethod
     def of_each(cls, task_ids: Collection[str]) -> "dict[str, Output]":
         """Do the same for many tasks in one go, and return their outputs by id."""
-        outputs = {task_id: cls() for task_id in task_ids}
+        outputs = {task_id: cls(task_id) for task_id in task_ids}
         for task_id, entry in event_log.read_of(task_ids, _TYPES):
             outputs[task_id].apply(entry)
         return outputs
@@ -70,28 +71,27 @@ class Output:
         events.append(Event(EventType.OUTPUT_ITEM_DONE, {"output_index": 0, "item": item}))
         return events
 
-    def items(self, status: str) -> list[dict[str, Any]]:
+    def items(self, status: str) -> list[Item]:
         """Return the response's ``output``: nothing before the first token."""
         return [self._item(status)] if self.item_id else []
 
     def _open(self) -> list[Event]:
         if self.item_id:
             return []
-        self.item_id = new_id("msg")
+        self.item_id = new_output_id(self._task_id)
         item = {**self._item("in_progress"), "content": []}
-        part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
         return [
             Event(EventType.OUTPUT_ITEM_ADDED, {"output_index": 0, "item": item}),
-            Event(EventType.CONTENT_PART_ADDED, {**self._part_address(), "part": part}),
+            Event(EventType.CONTENT_PART_ADDED, {**self._part_address(), "part": text_part("assistant", "")}),
         ]
 
     def _part_address(self) -> dict[str, Any]:
         return {"item_id": self.item_id, "output_index": 0, "content_index": 0}
 
     def _part(self) -> dict[str, Any]:
-        return {"type": "output_text", "text": self.text, "annotations": [], "logprobs": []}
+        return text_part("assistant", self.text)
 
-    def _item(self, status: str) -> dict[str, Any]:
+    def _item(self, status: str) -> Item:
         return {
             "type": "message",
             "id": self.item_id,

@@ -20,6 +20,16 @@ DEFAULTS: dict[str, Any] = {
     "stop": [],
     "seed": 0,
     "background": True,
+    "truncation": "disabled",
+    "dropped_items": 0,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "parallel_tool_calls": True,
+    "max_tool_calls": None,
+    "reasoning": None,
+    "service_tier": "default",
+    "safety_identifier": None,
+    "prompt_cache_key": None,
 }
 
 
@@ -102,26 +112,31 @@ def build(subject: Subject, output: Output | None = None) -> dict[str, Any]:
         "output": output.items(item_status) if output else [],
         "error": {"code": subject.error_code, "message": subject.error_message} if subject.error_code else None,
         "tools": [],
-        "tool_choice": "auto",
-        "truncation": "disabled",
-        "parallel_tool_calls": True,
-        "text": {"format": {"type": "text"}},
+        "tool_choice": request["tool_choice"],
+        "truncation": request["truncation"],
+        "parallel_tool_calls": request["parallel_tool_calls"],
+        "text": request["text"],
         "top_p": request["top_p"],
         "presence_penalty": request["presence_penalty"],
         "frequency_penalty": request["frequency_penalty"],
         "top_logprobs": 0,
         "temperature": request["temperature"],
-        "reasoning": None,
+        "reasoning": request["reasoning"],
         "usage": usage(subject) if status in FINISHED else None,
         "max_output_tokens": request["max_output_tokens"],
-        "max_tool_calls": None,
+        "max_tool_calls": request["max_tool_calls"],
         "store": subject.store,
         "background": request["background"],
-        "service_tier": "default",
+        "service_tier": request["service_tier"],
         "metadata": subject.metadata,
-        "safety_identifier": None,
-        "prompt_cache_key": None,
-        "lmsp": {"task_id": subject.task_id, "on_restart": subject.on_restart, "seed": request["seed"]},
+        "safety_identifier": request["safety_identifier"],
+        "prompt_cache_key": request["prompt_cache_key"],
+        "lmsp": {
+            "task_id": subject.task_id,
+            "on_restart": subject.on_restart,
+            "seed": request["seed"],
+            "dropped_items": request["dropped_items"],
+        },
     }
 
 
@@ -135,12 +150,17 @@ def current(task: Task) -> dict[str, Any]:
 
 def usage(counted: Subject | Task) -> dict[str, Any]:
     """Return token counts, as the engine counted them."""
+    return usage_object(counted.input_tokens, counted.output_tokens)
+
+
+def usage_object(input_tokens: int, output_tokens: int) -> dict[str, Any]:
+    """Return the API's object of token counts."""
     return {
-        "input_tokens": counted.input_tokens,
+        "input_tokens": input_tokens,
         "input_tokens_details": {"cached_tokens": 0},
-        "output_tokens": counted.output_tokens,
+        "output_tokens": output_tokens,
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": counted.input_tokens + counted.output_tokens,
+        "total_tokens": input_tokens + output_tokens,
     }
 
 

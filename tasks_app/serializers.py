@@ -1,197 +1,124 @@
-"""Requests into what ``submission`` takes, and tasks into the API's task object."""
+"""Request bodies into fields that are checked, and tasks into the API's task object.
+
+What would change the answer and cannot be done is refused; ``docs/protocol.md`` says of every field what becomes of it.
+"""
 
 from typing import Any
 
 from rest_framework import serializers
 
-from lmsp_site.fields import StrictBoolean, StrictInteger, StrictNumber, StrictString
+from lmsp_site.fields import Refused, StrictBoolean, StrictChoice, StrictInteger, StrictNumber, StrictString
 from lmsp_site.models import RestartPolicy
 from tasks_app import responses
+from tasks_app.input_items import MAX_TEXT, InputField
 from tasks_app.models import Priority, Task
+from tasks_app.request_fields import (
+    IncludeField,
+    MetadataField,
+    ReasoningField,
+    StopField,
+    TextField,
+    ToolChoiceField,
+)
 from tasks_app.states import FINISHED
 
-MAX_INPUT = 10 * 1024 * 1024
 _LAST_SECOND = 253402300799  # Of the year 9999.
-_ROLES = ("user", "assistant", "system", "developer")
-_TEXT_PARTS = ("input_text", "output_text", "text")
+_PRIORITIES = {priority.name.lower(): priority for priority in Priority}
+# What a tier promises is here a place in the queue; the others make no difference.
+_PRIORITY_OF_TIER = {"flex": Priority.BATCH, "priority": Priority.INTERACTIVE, "fast": Priority.INTERACTIVE}
+_SERVICE_TIERS = ("auto", "default", "flex", "priority", "fast")
+_NO_TOOLS = "This service cannot call tools yet; leave tools out."
+_NO_LOGPROBS = "This service does not return log probabilities."
 
 
-def _short(value: Any) -> str:
-    """Return what a message can quote of a value that may be anything, of any size."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"
-
-
-class InputField(serializers.Field):
-    """``input``: a string, or a list of message items whose content is text.
-
-    Becomes a list of ``{"role", "content"}`` for the model's chat template.
-    """
-
-    def to_internal_value(self, data: Any) -> list[dict[str, str]]:
-        """Read the items; the error names the one that cannot be taken."""
-        if isinstance(data, str):
-            return [{"role": "user", "content": self._sized(data)}]
-        if not isinstance(data, list):
-            raise serializers.ValidationError("Must be a string or a list of message items.")
-        if not data:
-            raise serializers.ValidationError("Must not be empty.")
-        return [self._message(item, index) for index, item in enumerate(data)]
-
-    def to_representation(self, value: Any) -> Any:
-        """Return the messages as they are."""
-        return value
-
-    def _message(self, item: Any, index: int) -> dict[str, str]:
-        if not isinstance(item, dict):
-            raise serializers.ValidationError(f"Item {index} must be an object.")
-        kind = item.get("type", "message")
-        if kind != "message":
-            raise serializers.ValidationError(f"Item {index}: this service takes no items of type {_short(kind)}.")
-        role = item.get("role")
-        if role not in _ROLES:
-            raise serializers.ValidationError(f"Item {index}: role must be one of {', '.join(_ROLES)}.")
-        # The models' templates have one name for what the API calls system and developer.
-        return {
-            "role": "system" if role == "developer" else role,
-            "content": self._text(item.get("content"), index),
-        }
-
-    def _text(self, content: Any, index: int) -> str:
-        if isinstance(content, str):
-            return self._sized(content)
-        if not isinstance(content, list):
-            raise serializers.ValidationError(f"Item {index}: content must be a string or a list of parts.")
-        texts = []
-        for part in content:
-            kind = part.get("type") if isinstance(part, dict) else None
-            if kind not in _TEXT_PARTS:
-                raise serializers.ValidationError(
-                    f"Item {index}: the model takes text only, not content of type {_short(kind)}."
-                )
-            if not isinstance(part.get("text"), str):
-                raise serializers.ValidationError(f"Item {index}: a text part has a string as its text.")
-            texts.append(part["text"])
-        return self._sized("".join(texts))
-
-    @staticmethod
-    def _sized(text: str) -> str:
-        if len(text) > MAX_INPUT:
-            raise serializers.ValidationError(f"A text has at most {MAX_INPUT} characters.")
-        return text
-
-
-class StopField(serializers.Field):
-    """``stop``: a string or up to 16 strings, none of them empty."""
-
-    def to_internal_value(self, data: Any) -> list[str]:
-        """Return a list in both cases."""
-        texts = [data] if isinstance(data, str) else data
-        if (
-            not isinstance(texts, list)
-            or len(texts) > 16
-            or not all(isinstance(text, str) and 0 < len(text) <= 500 for text in texts)
-        ):
-            raise serializers.ValidationError("Must be a string or up to 16 strings of 1 to 500 characters.")
-        return texts
-
-    def to_representation(self, value: Any) -> Any:
-        """Return the list as it is."""
-        return value
-
-
-class MetadataField(serializers.Field):
-    """Up to 16 pairs; keys of up to 64, values of up to 512 characters."""
-
-    def to_internal_value(self, data: Any) -> dict[str, str]:
-        """Refuse anything else."""
-        if not isinstance(data, dict) or len(data) > 16:
-            raise serializers.ValidationError("Must be an object with up to 16 entries.")
-        for key, value in data.items():
-            if len(key) > 64 or not isinstance(value, str) or len(value) > 512:
-                raise serializers.ValidationError(
-                    "Keys have up to 64 characters, values are strings of up to 512 characters."
-                )
-        return data
-
-    def to_representation(self, value: Any) -> Any:
-        """Return the pairs as they are."""
-        return value
-
-
-class ResponseRequest(serializers.Serializer[Any]):
-    """The body of POST /v1/responses. What would change the answer and cannot be done is refused."""
+class PromptRequest(serializers.Serializer[Any]):
+    """What a prompt is made of."""
 
     model = StrictString(max_length=200)
-    input = InputField()
-    instructions = StrictString(allow_null=True, allow_blank=True, max_length=MAX_INPUT, default=None)
-    temperature = StrictNumber(allow_null=True, min_value=0, max_value=2, default=None)
-    top_p = StrictNumber(allow_null=True, min_value=0, max_value=1, default=None)
-    presence_penalty = StrictNumber(allow_null=True, min_value=-2, max_value=2, default=None)
-    frequency_penalty = StrictNumber(allow_null=True, min_value=-2, max_value=2, default=None)
+    input = InputField(allow_null=True, default=None)
+    instructions = StrictString(allow_null=True, allow_blank=True, max_length=MAX_TEXT, default=None)
+    previous_response_id = StrictString(allow_null=True, max_length=64, default=None)
+    conversation = Refused("This service keeps no conversations; send previous_response_id.")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """There is something to answer."""
+        if attrs["input"] is None and attrs["previous_response_id"] is None:
+            raise serializers.ValidationError({"input": "Send input, or previous_response_id to go on without any."})
+        return attrs
+
+
+class CompactRequest(PromptRequest):
+    """The body of POST /v1/responses/compact."""
+
+    prompt_cache_key = StrictString(allow_null=True, max_length=64, default=None)
+
+
+class CountRequest(PromptRequest):
+    """The body of POST /v1/responses/input_tokens: all that makes a difference to the prompt, or could."""
+
+    truncation = StrictChoice(("auto", "disabled"), allow_null=True, default=None)
     max_output_tokens = StrictInteger(allow_null=True, min_value=1, max_value=2**31 - 1, default=None)
-    seed = StrictInteger(allow_null=True, min_value=0, default=None)
-    stop = StopField(allow_null=True, default=None)
-    metadata = MetadataField(allow_null=True, default=None)
-    on_restart = StrictString(allow_null=True, default=None)
-    expires_at = StrictInteger(allow_null=True, min_value=0, max_value=_LAST_SECOND, default=None)
-    priority = StrictString(allow_null=True, default=None)
-    store = StrictBoolean(allow_null=True, default=None)
-    stream = StrictBoolean(allow_null=True, default=None)
-    background = StrictBoolean(allow_null=True, default=None)
-    previous_response_id = StrictString(allow_null=True, default=None)
     tools = serializers.ListField(allow_null=True, default=None)
-    text = serializers.DictField(allow_null=True, default=None)
-    top_logprobs = StrictInteger(allow_null=True, default=None)
-    truncation = StrictString(allow_null=True, default=None)
-
-    def validate_on_restart(self, value: str | None) -> str | None:
-        """Refuse unknown policies."""
-        if value is not None and value not in RestartPolicy.values:
-            raise serializers.ValidationError(f"Must be one of {', '.join(RestartPolicy.values)}.")
-        return value
-
-    def validate_priority(self, value: str | None) -> int:
-        """Turn the name into the number tasks are ordered by."""
-        names = [name.lower() for name in Priority.names]
-        if value is not None and value not in names:
-            raise serializers.ValidationError(f"Must be one of {', '.join(names)}.")
-        return Priority.NORMAL if value is None else Priority(names.index(value))
+    tool_choice = ToolChoiceField(allow_null=True, default=None)
+    parallel_tool_calls = StrictBoolean(allow_null=True, default=None)
+    text = TextField(allow_null=True, default=None)
+    reasoning = ReasoningField(allow_null=True, default=None)
+    personality = Refused("The model has no such setting; say it in instructions.")
 
     def validate_tools(self, value: list[Any] | None) -> list[Any]:
         """No engine of this version calls tools."""
         if value:
-            raise serializers.ValidationError("This service cannot call tools yet; leave tools out.")
+            raise serializers.ValidationError(_NO_TOOLS)
         return []
 
-    def validate_text(self, value: dict[str, Any] | None) -> None:
-        """Plain text is the only format of this version."""
-        form = (value or {}).get("format")
-        if form is not None and (not isinstance(form, dict) or form.get("type") != "text"):
-            raise serializers.ValidationError('This service answers in plain text; format must be {"type": "text"}.')
+
+class ResponseRequest(CountRequest):
+    """The body of POST /v1/responses."""
+
+    temperature = StrictNumber(allow_null=True, min_value=0, max_value=2, default=None)
+    top_p = StrictNumber(allow_null=True, min_value=0, max_value=1, default=None)
+    presence_penalty = StrictNumber(allow_null=True, min_value=-2, max_value=2, default=None)
+    frequency_penalty = StrictNumber(allow_null=True, min_value=-2, max_value=2, default=None)
+    seed = StrictInteger(allow_null=True, min_value=0, default=None)
+    stop = StopField(allow_null=True, default=None)
+    metadata = MetadataField(allow_null=True, default=None)
+    include = IncludeField(allow_null=True, default=None)
+    on_restart = StrictChoice(RestartPolicy.values, allow_null=True, default=None)
+    expires_at = StrictInteger(allow_null=True, min_value=0, max_value=_LAST_SECOND, default=None)
+    priority = StrictChoice(_PRIORITIES, allow_null=True, default=None)
+    service_tier = StrictChoice(_SERVICE_TIERS, allow_null=True, default=None)
+    store = StrictBoolean(allow_null=True, default=None)
+    stream = StrictBoolean(allow_null=True, default=None)
+    background = StrictBoolean(allow_null=True, default=None)
+    max_tool_calls = StrictInteger(allow_null=True, min_value=1, max_value=2**31 - 1, default=None)
+    safety_identifier = StrictString(allow_null=True, max_length=128, default=None)
+    prompt_cache_key = StrictString(allow_null=True, max_length=64, default=None)
+    top_logprobs = StrictInteger(allow_null=True, min_value=0, max_value=20, default=None)
+    logprobs = StrictBoolean(allow_null=True, default=None)
+    # A text that must be kept to: to take it and leave it out would be another answer.
+    prompt = Refused("This service keeps no prompt templates; send the text as input or instructions.")
+    context_management = Refused("This service compacts when it is asked to: POST /v1/responses/compact.")
+    moderation = Refused("This service does not moderate.")
+    background_options = Refused("This service has no completion windows; priority and expires_at are what it has.")
 
     def validate_top_logprobs(self, value: int | None) -> None:
         """Log probabilities are not recorded by this version."""
         if value:
-            raise serializers.ValidationError("This service does not return log probabilities.")
+            raise serializers.ValidationError(_NO_LOGPROBS)
 
-    def validate_truncation(self, value: str | None) -> None:
-        """Nothing is ever cut from a prompt."""
-        if value not in (None, "disabled"):
-            raise serializers.ValidationError('This service never cuts the input; truncation must be "disabled".')
-
-    def validate_previous_response_id(self, value: str | None) -> None:
-        """Chains are not kept by this version."""
-        if value is not None:
-            raise serializers.ValidationError(
-                "This service does not continue stored responses yet; send the earlier messages as input."
-            )
+    def validate_logprobs(self, value: bool | None) -> None:
+        """Nor by their name in chat completions."""
+        if value:
+            raise serializers.ValidationError(_NO_LOGPROBS)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Check what fields mean together."""
         if attrs["background"] and attrs["store"] is False:
             raise serializers.ValidationError({"store": "A background response must be stored to be read."})
-        return attrs
+        named, tier = attrs["priority"], attrs["service_tier"]
+        attrs["priority"] = _PRIORITIES[named] if named else _PRIORITY_OF_TIER.get(tier, Priority.NORMAL)
+        attrs["service_tier"] = "default" if tier == "auto" else tier
+        return super().validate(attrs)
 
 
 class TaskRequest(ResponseRequest):
@@ -204,10 +131,10 @@ class TaskRequest(ResponseRequest):
                 raise serializers.ValidationError({name: "A task runs in the background; read its events."})
         if attrs["store"] is False:
             raise serializers.ValidationError({"store": "A task is always stored."})
-        return attrs
+        return super().validate(attrs)
 
 
-def read(serializer: type[ResponseRequest], body: dict[str, Any]) -> dict[str, Any]:
+def read(serializer: type[PromptRequest], body: dict[str, Any]) -> dict[str, Any]:
     """Return the validated fields of `body`, each present.
 
     Raises:

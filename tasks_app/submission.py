@@ -13,10 +13,10 @@ from django.db import transaction
 from clients_app.models import Client
 from lmsp_site import stopping
 from lmsp_site.errors import InsufficientStorage, InvalidRequest, Unavailable
-from lmsp_site.ids import new_suffix
+from lmsp_site.ids import moment_of, new_suffix
 from lmsp_site.models import RestartPolicy, ServiceConfig
-from models_app import catalog, chat
-from tasks_app import idempotency, lifecycle, queue, responses, snapshot
+from models_app import catalog
+from tasks_app import conversation, idempotency, inputs, lifecycle, queue, responses, snapshot
 from tasks_app.models import IdempotencyKey, Response, Task
 
 # Below 2^53, so that every JSON reader sees the seed that was used.
@@ -55,8 +55,8 @@ def submit(
         answer: makes the body of a 202 from the new task, to be stored with the key.
 
     Raises:
-        ProtocolError: unknown model, a prompt that does not fit, a deadline that has passed, a reused key, no room, a
-            service that is stopping. Nothing is stored.
+        ProtocolError: unknown model, a conversation that cannot be gone on with, a prompt that does not fit, a
+            deadline that has passed, a reused key, no room, a service that is stopping. Nothing is stored.
     """
     if key and (earlier := idempotency.find(key)):
         # What was accepted once is answered whatever a new request would be refused for by now.
@@ -66,7 +66,7 @@ def submit(
     expires_at = _deadline(fields)
     model = catalog.find(fields["model"])
     # Before the transaction: tokenizing a long prompt must not hold the write lock.
-    prompt = chat.prompt_tokens(model, messages_of(fields))
+    turn = conversation.turn(model, fields, conversation.resolve(client, fields))
     suffix = new_suffix()
     task = Task(
         id=f"task_{suffix}",
@@ -76,11 +76,12 @@ def submit(
         expires_at=expires_at,
         model=model.id,
         metadata=fields["metadata"] or {},
-        input_tokens=len(prompt),
+        input_tokens=len(turn.prompt),
         ends_with_caller=foreground and key is None,
-        created_at=datetime.now(UTC),
+        # What the id says: lists find tasks of a time by their ids.
+        created_at=moment_of(suffix),
     )
-    request = _with_defaults(fields, background=not foreground)
+    request = _with_defaults(fields, background=not foreground) | {"dropped_items": turn.dropped}
     response = Response(
         id=f"resp_{suffix}",
         task=task,
@@ -92,19 +93,12 @@ def submit(
         if key and (earlier := idempotency.find(key)):
             return Accepted(earlier.task, earlier)
         lifecycle.birth(task, response)
-        snapshot.create(task, prompt, request["seed"])
+        inputs.store(task, turn.items)
+        snapshot.create(task, turn.prompt, request["seed"])
         if key:
             idempotency.store(key, task, status=None if foreground else 202, body=None if foreground else answer(task))
         queue.ring()
     return Accepted(task)
-
-
-def messages_of(request: dict[str, Any]) -> list[chat.Message]:
-    """Return the messages of a request, its instructions first."""
-    messages: list[chat.Message] = request["input"]
-    if instructions := request.get("instructions"):
-        return [{"role": "system", "content": instructions}, *messages]
-    return messages
 
 
 def _default_policy(*, foreground: bool, keyed: bool) -> str:
@@ -121,7 +115,6 @@ def _with_defaults(fields: dict[str, Any], *, background: bool) -> dict[str, Any
         **responses.DEFAULTS,
         "seed": secrets.randbelow(_SEEDS),
         **given,
-        "input": fields["input"],
         "background": background,
     }
 

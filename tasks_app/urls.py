@@ -13,8 +13,11 @@ urlpatterns = [
     path("v1/tasks/<str:task_id>/events", views.TaskEvents.as_view(), name="task-events"),
     path("v1/tasks/<str:task_id>/cancel", views.TaskCancel.as_view(), name="task-cancel"),
     path("v1/responses", views.ResponseList.as_view(), name="responses"),
+    path("v1/responses/compact", views.ResponseCompact.as_view(), name="response-compact"),
+    path("v1/responses/input_tokens", views.ResponseInputTokens.as_view(), name="response-input-tokens"),
     path("v1/responses/<str:response_id>", views.ResponseDetail.as_view(), name="response"),
     path("v1/responses/<str:response_id>/cancel", views.ResponseCancel.as_view(), name="response-cancel"),
+    path("v1/responses/<str:response_id>/input_items", views.ResponseInputItems.as_view(), name="response-input-items"),
 ]
 
 websocket_urlpatterns = URLRouter(

@@ -11,9 +11,25 @@ from clients_app.scopes import RESPONSES_WRITE, TASKS_READ, TASKS_WRITE
 from lmsp_site.asgi_http import nonnegative
 from lmsp_site.errors import InvalidRequest
 from lmsp_site.views import json_body
-from tasks_app import cancelling, event_log, idempotency, lookup, pages, responses, serializers, submission
+from tasks_app import (
+    cancelling,
+    deleting,
+    event_log,
+    idempotency,
+    inputs,
+    lookup,
+    pages,
+    request_fields,
+    responses,
+    serializers,
+    submission,
+    task_lists,
+    windows,
+)
 from tasks_app.models import Task
-from tasks_app.states import Status
+
+# The official client writes a list so.
+_INCLUDE = ("include", "include[]")
 
 
 def accepted_object(task: Task) -> dict[str, Any]:
@@ -42,20 +58,16 @@ class TaskList(APIView):
 
     def get(self, request: Request) -> Response:
         """List the client's tasks, newest first."""
-        tasks = Task.objects.of(caller(request)).select_related("response")
-        status = request.query_params.get("status")
-        if status is not None:
-            if status not in list(Status):
-                raise InvalidRequest(f"There is no status {status!r}.", param="status")
-            tasks = tasks.filter(status=status)
-        page = pages.by_id(tasks, request.query_params)
-        return Response(pages.list_object([accepted_object(task) for task in page.items], page.has_more))
+        page = task_lists.page(caller(request), request.query_params)
+        data = [accepted_object(task) for task in page.items]
+        listed = pages.list_object(data, has_more=page.has_more, first_id=page.first_id, last_id=page.last_id)
+        return Response(listed)
 
 
 class TaskDetail(APIView):
-    """GET /v1/tasks/{id}."""
+    """GET and DELETE /v1/tasks/{id}."""
 
-    required_scopes = {"GET": TASKS_READ}
+    required_scopes = {"GET": TASKS_READ, "DELETE": TASKS_WRITE}
 
     def get(self, request: Request, task_id: str) -> Response:
         """Show the task, its usage and the text it has so far."""
@@ -63,6 +75,11 @@ class TaskDetail(APIView):
         shown = accepted_object(task)
         shown["output_text"] = responses.output_text(responses.current(task))
         return Response(shown)
+
+    def delete(self, request: Request, task_id: str) -> Response:
+        """Delete a finished task with its response."""
+        deleting.delete(lookup.task(caller(request), task_id))
+        return Response(status=204)
 
 
 class TaskEvents(APIView):
@@ -109,13 +126,60 @@ class ResponseList(APIView):
 
 
 class ResponseDetail(APIView):
-    """GET /v1/responses/{id}, where no stream is asked for."""
+    """GET /v1/responses/{id}, where no stream is asked for, and DELETE."""
+
+    required_scopes = {"GET": RESPONSES_WRITE, "DELETE": RESPONSES_WRITE}
+
+    def get(self, request: Request, response_id: str) -> Response:
+        """Show the response as it is now."""
+        _check_include(request)
+        return Response(responses.current(lookup.task_of_response(caller(request), response_id)))
+
+    def delete(self, request: Request, response_id: str) -> Response:
+        """Delete a finished response with its task."""
+        deleting.delete(lookup.task_of_response(caller(request), response_id))
+        return Response({"id": response_id, "object": "response", "deleted": True})
+
+
+class ResponseInputItems(APIView):
+    """GET /v1/responses/{id}/input_items."""
 
     required_scopes = {"GET": RESPONSES_WRITE}
 
     def get(self, request: Request, response_id: str) -> Response:
-        """Show the response as it is now."""
-        return Response(responses.current(lookup.task_of_response(caller(request), response_id)))
+        """List what the response answers, the newest item first: the turns before it, too."""
+        pages.refuse_others(request.query_params, {*pages.PARAMETERS, *_INCLUDE})
+        _check_include(request)
+        window = pages.Window.of(request.query_params, default=20, most=100)
+        task = lookup.task_of_response(caller(request), response_id)
+        return Response(window.part_of(inputs.of(task.id)))
+
+
+class ResponseInputTokens(APIView):
+    """POST /v1/responses/input_tokens."""
+
+    required_scopes = {"POST": RESPONSES_WRITE}
+
+    def post(self, request: Request) -> Response:
+        """Count the tokens of a prompt."""
+        return Response(windows.count(caller(request), serializers.read(serializers.CountRequest, json_body(request))))
+
+
+class ResponseCompact(APIView):
+    """POST /v1/responses/compact."""
+
+    required_scopes = {"POST": RESPONSES_WRITE}
+
+    def post(self, request: Request) -> Response:
+        """Give a conversation back in its compact form."""
+        fields = serializers.read(serializers.CompactRequest, json_body(request))
+        return Response(windows.compact(caller(request), fields))
+
+
+def _check_include(request: Request) -> None:
+    values = [value for name in _INCLUDE for value in request.query_params.getlist(name)]
+    if refusal := request_fields.first_refusal(values):
+        raise InvalidRequest(f"include: {refusal}", param="include", code="invalid_value")
 
 
 class ResponseCancel(APIView):

@@ -1,6 +1,6 @@
 """What a person does to a task: run it again."""
 
-from tasks_app import responses, submission
+from tasks_app import inputs, responses, submission
 from tasks_app.models import Task
 
 
@@ -18,10 +18,14 @@ def rerun(task: Task) -> Task:
         ProtocolError: what a new request would be refused for, too.
     """
     request = responses.of(task).request
-    if not request.get("input"):
+    said = inputs.of(task.id)
+    if not said:
         raise NothingToRun(f"{task.id} has no request that could be run again.")
     fields = {
         **request,
+        # Its input is whole: the turns before it are in there.
+        "input": said,
+        "previous_response_id": None,
         "model": task.model,
         "on_restart": task.on_restart,
         "priority": task.priority,

@@ -13,8 +13,8 @@ from clients_app.models import Client
 from tasks_app import serializers
 from tasks_app.console import colours, figures, tables
 from tasks_app.console.tables import Column
-from tasks_app.models import Priority, Task, TaskQuerySet
-from tasks_app.states import FINISHED, UNFINISHED, Status
+from tasks_app.models import Task, TaskQuerySet
+from tasks_app.states import FINISHED, Status
 
 # Whoever stands behind so many is told that, and not counted.
 _FARTHEST = 1000
@@ -51,14 +51,10 @@ def newest(wanted: Filter, limit: int) -> tuple[list[Task], bool]:
     tasks = _narrowed(wanted)
     ascending = wanted.newer_than is not None
     order = "id" if ascending else "-id"
-    walks = [tasks]
-    if wanted.status in UNFINISHED:
-        # One walk along the index of states for each priority: a single one would sort all tasks of the state.
-        walks = [tasks.filter(status=wanted.status, finished_at=None, priority=priority) for priority in Priority]
-    elif wanted.status:
-        # And of finished ones an index for each client.
-        finished = tasks.filter(status=wanted.status, finished_at__isnull=False)
-        walks = [finished.filter(client=client) for client in Client.objects.values_list("pk", flat=True)]
+    walks = tasks.walks(wanted.status) if wanted.status else [tasks]
+    if wanted.status in FINISHED:
+        # Of these the index is by client.
+        walks = [walk.filter(client=pk) for walk in walks for pk in Client.objects.values_list("pk", flat=True)]
     found = list(chain.from_iterable(walk.order_by(order)[: limit + 1] for walk in walks))
     found.sort(key=attrgetter("id"), reverse=not ascending)
     shown = found[:limit]

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Count, Sum
 from django.db.models.functions import Length
 
-from tasks_app import checkpoints, lookup, ownership, responses, serializers
+from tasks_app import checkpoints, inputs, lookup, ownership, responses, serializers
 from tasks_app.console import explanations, listing
 from tasks_app.models import Snapshot, Task, TaskEvent
 from tasks_app.states import STATE_ANNOUNCED_BY, EventType
@@ -28,7 +28,7 @@ def details(task: Task) -> dict[str, Any]:
         **item,
         "client": {"id": task.client.id, "name": task.client.name},
         "note": listing.note(task, {task.id: place} if place else {}),
-        "request": responses.of(task).request,
+        "request": {**responses.of(task).request, "input": inputs.of(task.id)},
         "output_text": responses.output_text(responses.current(task)),
         "timeline": list(_timeline(task)),
         "snapshot": _snapshot(task),

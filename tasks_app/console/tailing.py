@@ -17,7 +17,7 @@ class Watcher:
         self.task_id = task_id
         self.events = 0
         self.status = ""
-        self.output = Output()
+        self.output = Output(task_id)
 
     def watch(self, show: Callable[[Entry], None]) -> None:
         """Follow the task to its end and let `show` see each entry before it is taken in."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.color import Style
 
+from tasks_app import items
 from tasks_app.console import colours, figures, listing, tables
 from tasks_app.responses import DEFAULTS
 from tasks_app.states import STATE_ANNOUNCED_BY, EventType
@@ -93,7 +94,7 @@ class Page:
         yield from self._field("sampling", ", ".join(f"{name} {value}" for name, value in asked.items()))
         if instructions:
             yield from self._field("instructions", self._shortened(instructions))
-        for message in request.get("input", []):
+        for message in items.messages(request["input"]):
             yield from self._field(message["role"], self._shortened(message["content"]))
 
     def _timeline(self, timeline: list[Item]) -> Iterator[str]:

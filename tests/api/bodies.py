@@ -11,7 +11,16 @@ CREATING = ("/v1/tasks", "/v1/responses")
 TOO_LONG = "word " * 9000
 STORY = "Write a long story about a lighthouse."
 
-_TABLES = ("tasks", "task_events", "responses", "idempotency_keys", "task_snapshots", "task_journal", "django_q_ormq")
+_TABLES = (
+    "tasks",
+    "task_events",
+    "responses",
+    "idempotency_keys",
+    "task_inputs",
+    "task_snapshots",
+    "task_journal",
+    "django_q_ormq",
+)
 
 
 def body(text: str = "Hi", **fields: Any) -> dict[str, Any]:

@@ -13,11 +13,14 @@ ALLOWED = {
     "/v1/models": {"GET"},
     "/v1/models/some/model": {"GET"},
     "/v1/tasks": {"GET", "POST"},
-    "/v1/tasks/task_x": {"GET"},
+    "/v1/tasks/task_x": {"GET", "DELETE"},
     "/v1/tasks/task_x/events": {"GET"},
     "/v1/tasks/task_x/cancel": {"POST"},
     "/v1/responses": {"POST"},
-    "/v1/responses/resp_x": {"GET"},
+    "/v1/responses/resp_x": {"GET", "DELETE"},
+    "/v1/responses/resp_x/input_items": {"GET"},
+    "/v1/responses/input_tokens": {"POST"},
+    "/v1/responses/compact": {"POST"},
     "/v1/responses/resp_x/cancel": {"POST"},
 }
 

@@ -104,6 +104,50 @@ def test_a_response_is_cancelled(official: OpenAI) -> None:
     assert official.responses.retrieve(response.id).status == "cancelled"
 
 
+def test_turns_follow_one_another_in_both_ways(official: OpenAI) -> None:
+    first = official.responses.create(model=MODEL, input="My name is Ann.", max_output_tokens=2)
+    on = official.responses.create(model=MODEL, input="Hi", previous_response_id=first.id, max_output_tokens=2)
+    sent: Any = [{"role": "user", "content": "My name is Ann."}]
+    sent += [item.model_dump(exclude_none=True) for item in first.output]
+    sent += [{"role": "user", "content": "Hi"}]
+    again = official.responses.create(model=MODEL, input=sent, max_output_tokens=2)
+    assert on.usage is not None
+    assert again.usage is not None
+    assert on.usage.input_tokens == again.usage.input_tokens
+    assert official.responses.input_tokens.count(model=MODEL, input=sent).input_tokens == on.usage.input_tokens
+    listed = list(
+        official.responses.input_items.list(on.id, limit=1, order="asc", include=["reasoning.encrypted_content"])
+    )
+    assert [item.type for item in listed] == ["message"] * 3
+    assert listed[1].id == first.output[0].id
+
+
+def test_a_conversation_is_compacted_and_gone_on_with(official: OpenAI) -> None:
+    sent: Any = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+    window = official.responses.compact(model=MODEL, input=sent)
+    assert [item.type for item in window.output] == ["message", "compaction"]
+    # Its types have no user messages among the output, though its documentation has.
+    kept = [item.model_dump(exclude_none=True, warnings=False) for item in window.output]
+    more: Any = [*kept, {"role": "user", "content": "Bye"}]
+    response = official.responses.create(model=MODEL, input=more, max_output_tokens=2)
+    plain = official.responses.input_tokens.count(model=MODEL, input=[*sent, {"role": "user", "content": "Bye"}])
+    assert response.usage is not None
+    assert response.usage.input_tokens == plain.input_tokens
+
+
+def test_a_response_is_deleted(official: OpenAI) -> None:
+    response = official.responses.create(model=MODEL, input="Hi", max_output_tokens=2)
+    official.responses.delete(response.id)
+    for call in (official.responses.retrieve, official.responses.delete):
+        with pytest.raises(openai.NotFoundError):
+            call(response.id)
+    running = official.responses.create(model=MODEL, input=STORY, max_output_tokens=1000, background=True)
+    with pytest.raises(openai.ConflictError):
+        # By the client's own retries this would take seconds.
+        official.with_options(max_retries=2).responses.delete(running.id)
+    official.responses.cancel(running.id)
+
+
 def test_models_are_listed_and_retrieved(official: OpenAI) -> None:
     listed = {model.id: model for model in official.models.list()}
     assert listed[MODEL] == official.models.retrieve(MODEL)

@@ -13,6 +13,15 @@ _OURS = {"response.cancelled"}
 assert openresponses_types.__spec_version__ == SPEC_VERSION
 
 
+_NO_TOKENS = {
+    "input_tokens": 0,
+    "input_tokens_details": {"cached_tokens": 0},
+    "output_tokens": 0,
+    "output_tokens_details": {"reasoning_tokens": 0},
+    "total_tokens": 0,
+}
+
+
 def _event_models() -> dict[str, type[BaseModel]]:
     models = {}
     for name in dir(openresponses_types):
@@ -31,6 +40,18 @@ def check_response(response: dict[str, Any]) -> None:
     """See that a response object is one, with every required key; ours are in one object."""
     openresponses_types.ResponseResource.model_validate_json(json.dumps(response), strict=True)
     assert response.keys() - REQUIRED == {"lmsp"}
+
+
+def check_compaction(window: dict[str, Any]) -> None:
+    """See that a compaction object is one, with no key beside those of the release."""
+    openresponses_types.CompactResource.model_validate_json(json.dumps(window), strict=True)
+    assert window.keys() == openresponses_types.CompactResource.model_fields.keys()
+
+
+def check_items(items: list[dict[str, Any]]) -> None:
+    """See that each is an item as a response's output may have it."""
+    empty: dict[str, Any] = {"object": "response.compaction", "id": "resp_1", "created_at": 0, "usage": _NO_TOKENS}
+    check_compaction({**empty, "output": items})
 
 
 def check_event(event: dict[str, Any]) -> None:

@@ -23,6 +23,9 @@ def test_a_response_object_has_31_required_keys() -> None:
         {"background": True},
         {"instructions": "Be brief.", "metadata": {"a": "b"}, "top_p": 0, "stop": ["."], "store": True, "seed": 1},
         {"temperature": 1, "top_p": 1, "presence_penalty": 1, "frequency_penalty": -1},
+        {"reasoning": {"effort": "none"}, "tool_choice": "none", "parallel_tool_calls": False, "max_tool_calls": 1},
+        {"truncation": "auto", "service_tier": "flex", "safety_identifier": "ann", "prompt_cache_key": "sea"},
+        {"include": ["reasoning.encrypted_content"], "top_logprobs": 0, "stream_options": {}},
     ],
 )
 def test_a_created_response_is_one(service: Service, fields: dict[str, Any]) -> None:
@@ -54,6 +57,24 @@ def test_every_event_of_a_cancelled_response_is_one(service: Service) -> None:
     for event in events:
         open_responses.check_event(event)
     assert events[-1]["type"] == "response.cancelled"
+
+
+def test_items_and_their_compact_form_are_ones(service: Service) -> None:
+    said = [
+        {"type": "message", "role": "developer", "content": "Be brief."},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm"}], "content": None},
+        {"type": "message", "role": "assistant", "content": "Hello.", "phase": "commentary", "id": None},
+        {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}", "status": None},
+        {"type": "function_call_output", "call_id": "call_1", "output": "x"},
+    ]
+    response = service.request("POST", "/v1/responses", json=body() | {"input": said}).json()
+    open_responses.check_response(response)
+    listed = service.request("GET", f"/v1/responses/{response['id']}/input_items").json()
+    assert len(listed["data"]) == len(said)
+    open_responses.check_items(listed["data"])
+    window = service.request("POST", "/v1/responses/compact", json={"model": response["model"], "input": said}).json()
+    open_responses.check_compaction(window)
 
 
 def test_a_running_response_is_one(service: Service) -> None:

@@ -110,7 +110,7 @@ class Command(ServiceCommand):
             newer_than=finding.task(options["before"]).id if options["before"] else None,
         )
         found, has_more = listing.newest(wanted, options["limit"])
-        return pages.list_object(list(listing.items(found)), has_more)
+        return pages.list_object(list(listing.items(found)), has_more=has_more)
 
     def _tell_list(self, answer: dict[str, Any]) -> Sequence[str]:
         if not answer["data"]:
