@@ -82,6 +82,13 @@ def test_everything_of_a_task_goes_with_it_and_its_key_keeps_the_result(client: 
     assert (kept_key.task_id, kept_key.result_body) == (None, {"id": task.id})
 
 
+def test_every_table_that_belongs_to_tasks_is_purged() -> None:
+    belonging = {relation.related_model._meta.db_table for relation in Task._meta.related_objects}
+    belonging |= {relation.related_model._meta.db_table for relation in Snapshot._meta.related_objects}
+    purged = {table for table, _ in (*retention._MANY_OF_A_TASK, *retention._ONE_OF_A_TASK)}
+    assert belonging - {IdempotencyKey._meta.db_table} == purged
+
+
 def test_expired_keys_go(client: Client) -> None:
     for name, hours in (("old", -1), ("young", 1)):
         claim = Claim.of(client, "POST /v1/tasks", name, {})
