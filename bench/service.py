@@ -43,20 +43,20 @@ class Service:
         self.data_dir = data_dir
         self.log = data_dir.with_suffix(".log")
         self._model = model
-        self._address = (_HOST, _free_port())
-        self._token = ""
+        self.address = (_HOST, _free_port())
+        self.token = ""
         self._process: subprocess.Popen[bytes] | None = None
-        own = {"LMSP_DATA_DIR": str(data_dir), "LMSP_HOST": _HOST, "LMSP_PORT": str(self._address[1])}
-        self._environment = clean_environment() | own | environment
+        own = {"LMSP_DATA_DIR": str(data_dir), "LMSP_HOST": _HOST, "LMSP_PORT": str(self.address[1])}
+        self.environment = clean_environment() | own | environment
 
     def __enter__(self) -> Self:
-        self._token = self.manage("create_client", "bench")["token"]
+        self.token = self.manage("create_client", "bench")["token"]
         self.manage("add_model", str(self._model), "--id", MODEL)
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "manage.py", "serve"],
                 cwd=REPOSITORY,
-                env=self._environment,
+                env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -81,7 +81,7 @@ class Service:
             for prompt in prompts
         ]
         try:
-            return client.stream(self._address, "/v1/responses", self._token, bodies)
+            return client.stream(self.address, "/v1/responses", self.token, bodies)
         except (client.CallError, OSError) as error:
             errors = "\n".join(line for line in self.log.read_text().splitlines() if "level=ERROR" in line)
             raise ServiceError(f"{error}\n{errors}") from error
@@ -117,7 +117,7 @@ class Service:
         done = subprocess.run(
             [sys.executable, "manage.py", *arguments, "--json"],
             cwd=REPOSITORY,
-            env=self._environment,
+            env=self.environment,
             capture_output=True,
             text=True,
             timeout=timeout,
@@ -136,7 +136,7 @@ class Service:
             time.sleep(0.05)
 
     def _is_ready(self) -> bool:
-        connection = http.client.HTTPConnection(*self._address, timeout=5)
+        connection = http.client.HTTPConnection(*self.address, timeout=5)
         try:
             connection.request("GET", "/readyz")
             return connection.getresponse().status == http.client.OK

@@ -1,6 +1,6 @@
 """The one credential check: HTTP, event streams and websockets call it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rest_framework.authentication import BaseAuthentication
@@ -14,6 +14,9 @@ from lmsp_site.errors import Forbidden, Unauthenticated
 if TYPE_CHECKING:
     # The views import this module by way of the settings.
     from rest_framework.views import APIView
+
+SUBPROTOCOL = "lmsp.v1"
+_TOKEN_SUBPROTOCOL = "lmsp.token."  # noqa: S105 - what stands before a token
 
 
 def authenticate(authorization: str | None) -> Client:
@@ -45,9 +48,23 @@ def require(client: Client, scope: str) -> None:
         raise Forbidden(f"This call needs the scope {scope}, which this token does not carry.")
 
 
-def authorization_header(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """Return the ``Authorization`` header of an ASGI scope."""
-    return next((value.decode("latin-1") for name, value in headers if name == b"authorization"), None)
+def socket_authorization(headers: Iterable[tuple[bytes, bytes]], subprotocols: Sequence[str]) -> str | None:
+    """Return the credential of a websocket as an ``Authorization`` header has it.
+
+    Browsers can set no header there: they offer the token as one more subprotocol, ``lmsp.token.<token>``.
+    """
+    for name, value in headers:
+        if name == b"authorization":
+            return value.decode("latin-1")
+    for offered in subprotocols:
+        if offered.startswith(_TOKEN_SUBPROTOCOL):
+            return f"Bearer {offered.removeprefix(_TOKEN_SUBPROTOCOL)}"
+    return None
+
+
+def select_subprotocol(subprotocols: Sequence[str]) -> str | None:
+    """Return the subprotocol that the service speaks, where it was offered; never the one that is a token."""
+    return SUBPROTOCOL if SUBPROTOCOL in subprotocols else None
 
 
 def caller(request: Request) -> Client:

@@ -1,4 +1,4 @@
-"""The ASGI application: limits first, then websockets, calls that wait, and Django."""
+"""The ASGI application: back-pressure and limits first, then websockets, calls that wait, and Django."""
 
 import os
 from typing import Any
@@ -6,12 +6,14 @@ from typing import Any
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "lmsp_site.settings")
 
 from channels.routing import ProtocolTypeRouter
+from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.db import connections
 
 django_app = get_asgi_application()
 
 from lmsp_site.asgi_http import Receive, Scope, Send
+from lmsp_site.backpressure import Paced
 from lmsp_site.limits import Limits
 from tasks_app.urls import streaming_app, websocket_urlpatterns
 
@@ -25,4 +27,5 @@ async def http(scope: Scope, receive: Receive, send: Send) -> None:
     await app(scope, receive, send)
 
 
-application = Limits(ProtocolTypeRouter({"http": http, "websocket": websocket_urlpatterns}))
+routes = ProtocolTypeRouter({"http": http, "websocket": websocket_urlpatterns})
+application = Paced(Limits(routes), settings.LMSP.slow_reader_seconds)

@@ -64,7 +64,11 @@ async def read_body(receive: Receive, limit: int) -> bytes:
 async def read_json(scope: Scope, receive: Receive, limit: int) -> dict[str, Any]:
     """Read the request's body as a JSON object, by the same rules as the API views."""
     strict_json.require_media_type(header(scope, b"content-type"))
-    body = await read_body(receive, limit)
+    return await parse_json(await read_body(receive, limit))
+
+
+async def parse_json(body: bytes) -> dict[str, Any]:
+    """Parse a JSON object without keeping the event loop from others."""
     if len(body) < _LARGE_BODY:
         return strict_json.parse_object(body)
     # The largest take seconds, in which no stream would go on.

@@ -17,6 +17,7 @@ class Configuration:
     host: str
     port: int
     allowed_hosts: tuple[str, ...]
+    allowed_origins: tuple[str, ...]
     max_running: int
     context_length: int
     engine_threads: int
@@ -25,6 +26,8 @@ class Configuration:
     shutdown_grace: float
     max_body_bytes: int
     min_free_bytes: int
+    slow_reader_seconds: float
+    socket_minutes: float
     log_format: str
     log_level: str
     log_file_bytes: int
@@ -73,18 +76,22 @@ def _choice(name: str, *choices: str) -> str:
     return value
 
 
+def _list(name: str) -> tuple[str, ...]:
+    return tuple(entry.strip() for entry in os.environ.get(name, "").split(",") if entry.strip())
+
+
 def from_environment() -> Configuration:
     """Read the configuration.
 
     Raises:
         ImproperlyConfigured: a variable holds something that cannot be meant; the message names it.
     """
-    names = os.environ.get("LMSP_ALLOWED_HOSTS", "")
     return Configuration(
         data_dir=Path(os.environ.get("LMSP_DATA_DIR") or REPOSITORY / "var").expanduser().absolute(),
         host=os.environ.get("LMSP_HOST") or "127.0.0.1",
         port=int(_number("LMSP_PORT", 8000, 1, 65535)),
-        allowed_hosts=tuple(name.strip() for name in names.split(",") if name.strip()),
+        allowed_hosts=_list("LMSP_ALLOWED_HOSTS"),
+        allowed_origins=_list("LMSP_ALLOWED_ORIGINS"),
         max_running=int(_number("LMSP_MAX_RUNNING", 4, 1, 64)),
         context_length=int(_number("LMSP_CONTEXT_LENGTH", 8192, 128, 1 << 20)),
         engine_threads=int(_number("LMSP_ENGINE_THREADS", 0, 0, 256)),
@@ -93,6 +100,8 @@ def from_environment() -> Configuration:
         shutdown_grace=_number("LMSP_SHUTDOWN_GRACE", 10, 0, 3600),
         max_body_bytes=int(_number("LMSP_MAX_BODY_MB", 16, 1, 1024)) << 20,
         min_free_bytes=int(_number("LMSP_MIN_FREE_MB", 64, 0, 1 << 20)) << 20,
+        slow_reader_seconds=_number("LMSP_SLOW_READER_SECONDS", 60, 1, 86400),
+        socket_minutes=_number("LMSP_SOCKET_MINUTES", 60, 0.01, 1440),
         log_format=_choice("LMSP_LOG_FORMAT", "keyvalue", "json"),
         log_level=_choice("LMSP_LOG_LEVEL", "INFO", "DEBUG", "WARNING", "ERROR"),
         log_file_bytes=int(_number("LMSP_LOG_FILE_MB", 10, 0, 1 << 20) * (1 << 20)),

@@ -51,6 +51,7 @@ class Discovery(_Open):
                     "restart_policies": ["fail", "retry", "resume"],
                     "default_on_restart": config.default_on_restart,
                     "event_transports": ["json", "sse", "websocket"],
+                    "websockets": ["/v1/events", "/v1/responses", "/v1/tasks/{task_id}/events"],
                     "idempotency_keys": True,
                     "background": True,
                 },

@@ -21,9 +21,9 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{new_suffix()}"
 
 
-def first_id_at(prefix: str, seconds: int) -> str:
-    """Return what every id made in or after a second since 1970 is not less than."""
-    return f"{prefix}_{_encode(min(seconds * 1000, _LAST_MILLISECOND) << _RANDOM_BITS)}"
+def first_id_at(prefix: str, seconds: float) -> str:
+    """Return what every id made at or after a moment, in Unix time, is not less than."""
+    return f"{prefix}_{_encode(min(int(seconds * 1000), _LAST_MILLISECOND) << _RANDOM_BITS)}"
 
 
 def moment_of(suffix: str) -> datetime:
@@ -32,6 +32,18 @@ def moment_of(suffix: str) -> datetime:
     for character in suffix[:_TIME_LENGTH]:
         milliseconds = milliseconds << 5 | ALPHABET.index(character)
     return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=milliseconds)
+
+
+def made_at(identifier: str) -> float:
+    """Return when an id was made, in Unix time.
+
+    Raises:
+        ValueError: it is no id.
+    """
+    _, _, suffix = identifier.rpartition("_")
+    if len(suffix) != SUFFIX_LENGTH:
+        raise ValueError(identifier)
+    return moment_of(suffix).timestamp()
 
 
 def _encode(number: int) -> str:

@@ -6,14 +6,25 @@ is spread over.
 
 import ctypes
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+# Some programs walk through all descriptors that they might have.
+_MOST_FILES = 65_536
 _PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 _prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
+
+
+def raise_file_limit() -> None:
+    """Let this process, and those that it starts, have as many files open as the system lets it raise the limit to."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def end_with_parent(signum: signal.Signals = signal.SIGKILL) -> None:

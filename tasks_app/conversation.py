@@ -27,15 +27,22 @@ class Turn(NamedTuple):
     dropped: int
 
 
-def resolve(client: Client, fields: dict[str, Any]) -> list[Item]:
+def resolve(client: Client, fields: dict[str, Any], said_before: Sequence[Item] | None = None) -> list[Item]:
     """Return the whole conversation that a request goes on with, oldest first; new items have no ids yet.
+
+    Args:
+        client: whose request it is.
+        fields: of the request.
+        said_before: what came before its input, where that need not be looked up.
 
     Raises:
         NotFound: an earlier response or a referenced item that `client` has not (or has not stored).
         Conflict: one that has not finished.
         InvalidRequest: too much, an id twice, a call's output without the call, a compaction that was altered.
     """
-    earlier = _earlier(client, fields["previous_response_id"]) if fields["previous_response_id"] else []
+    earlier = list(said_before or ())
+    if said_before is None and fields["previous_response_id"]:
+        earlier = _earlier(client, fields["previous_response_id"])
     said = earlier + _opened(client, _dereferenced(client, fields["input"] or []))
     _check(said)
     return said

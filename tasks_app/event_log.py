@@ -20,6 +20,8 @@ _SELECT_LAST = (
 )
 _SELECT_OF = "SELECT task_id, sequence_number, type, data FROM task_events WHERE task_id IN ({}) AND type IN ({})"
 _PAGE = 1000
+# What a stream holds of a log at once; one event may be larger.
+_STREAM_PAGE, _STREAM_PAGE_BYTES = 500, 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,23 @@ def last(task_id: str) -> Entry | None:
         cursor.execute(_SELECT_LAST, (task_id,))
         row = cursor.fetchone()
     return Entry(*row) if row else None
+
+
+def read_page(task_id: str, after: int) -> list[Entry]:
+    """Return the next entries as a stream takes them: as many as fit into a page, and one at least."""
+    page: list[Entry] = []
+    size = 0
+    with connection.cursor() as cursor:
+        cursor.execute(_SELECT, (task_id, after, _STREAM_PAGE))
+        while size < _STREAM_PAGE_BYTES and (row := cursor.fetchone()):
+            page.append(Entry(*row))
+            size += len(page[-1].data)
+    return page
+
+
+def is_full(page: Sequence[Entry]) -> bool:
+    """Tell whether there may be more after a page of ``read_page``."""
+    return len(page) == _STREAM_PAGE or sum(len(entry.data) for entry in page) >= _STREAM_PAGE_BYTES
 
 
 def read_of(task_ids: Collection[str], types: Collection[EventType]) -> Iterator[tuple[str, Entry]]:

@@ -1,5 +1,7 @@
 """Finding a client's own tasks and responses: a foreign id and an unknown one are the same."""
 
+from collections.abc import Collection
+
 from clients_app.models import Client
 from lmsp_site.errors import NotFound
 from tasks_app.models import Task
@@ -16,6 +18,11 @@ def task(client: Client, task_id: str) -> Task:
     if found is None:
         raise NotFound(f"There is no task {task_id!r}.", code="task_not_found")
     return found
+
+
+def known_ids(client: Client, task_ids: Collection[str]) -> set[str]:
+    """Return those of `task_ids` that are tasks of `client`."""
+    return set(Task.objects.of(client).filter(pk__in=task_ids).values_list("pk", flat=True))
 
 
 def task_of_response(client: Client, response_id: str) -> Task:

@@ -5,7 +5,7 @@ caller, so that one who hangs up is noticed at once.
 """
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -73,6 +73,17 @@ async def task_frames(task_id: str, after: int) -> AsyncIterator[bytes]:
     yield _DONE
 
 
+async def response_entries(task_id: str, after: int = -1) -> AsyncGenerator[Entry | None]:
+    """Yield the entries that Open Responses knows one by one, and ``None`` now and then while there are none."""
+    async with aclosing(tail.follow(task_id, after)) as pages:
+        async for page in pages:
+            for entry in page:
+                if entry.type not in TASK_STREAM_ONLY:
+                    yield entry
+            if not page:
+                yield None
+
+
 async def response_frames(
     task_id: str, after: int = -1, kept: Callable[[], dict[str, Any]] | None = None
 ) -> AsyncIterator[bytes]:
@@ -81,14 +92,13 @@ async def response_frames(
     Where the log ends without a terminal event, because another caller has read it away, `kept` returns the result.
     """
     ended = kept is None
-    async with aclosing(tail.follow(task_id, after)) as pages:
-        async for page in pages:
-            for entry in page:
-                after, ended = entry.sequence_number, ended or entry.is_terminal
-                if entry.type not in TASK_STREAM_ONLY:
-                    yield _frame(entry, numbered=False)
-            if not page:
+    async with aclosing(response_entries(task_id, after)) as entries:
+        async for entry in entries:
+            if entry is None:
                 yield _PING
+                continue
+            after, ended = entry.sequence_number, ended or entry.is_terminal
+            yield _frame(entry, numbered=False)
     if kept is not None and not ended:
         yield _terminal_frame(await requests.run(kept), after + 1)
     yield _DONE
@@ -134,7 +144,7 @@ async def _create_response(scope: Scope, receive: Receive, send: Send) -> None:
     task = accepted.task
     kept = partial(_kept, claim)
     if fields["background"] and not fields["stream"]:
-        answer = _at_birth(task) if task and not accepted.replayed else await requests.run(kept)
+        answer = at_birth(task) if task and not accepted.replayed else await requests.run(kept)
         await send_json(send, 202, answer, {"Location": f"/v1/responses/{answer['id']}", **headers})
         return
     try:
@@ -151,10 +161,22 @@ async def _create_response(scope: Scope, receive: Receive, send: Send) -> None:
             await unless_gone(receive, _wait_until_finished(task.id))
             await send_json(send, 200, await requests.run(_result, client, task.id, kept), headers)
     except CallerGone:
-        if task and task.ends_with_caller:
-            await requests.run(lifecycle.cancel, task.id)
+        if task:
+            await leave(task)
         raise
-    if task and not task.response.store:
+    if task:
+        await read_away(task)
+
+
+async def leave(task: Task) -> None:
+    """Cancel the task of a caller who has hung up, unless somebody else may come for it."""
+    if task.ends_with_caller:
+        await requests.run(lifecycle.cancel, task.id)
+
+
+async def read_away(task: Task) -> None:
+    """Delete a finished task whose caller has the result, where it was not to be stored."""
+    if not task.response.store:
         await requests.run(retention.forget, task.id)
 
 
@@ -163,11 +185,11 @@ def _accept(
 ) -> tuple[dict[str, Any], idempotency.Claim | None, Accepted]:
     claim = idempotency.Claim.of(client, _CREATE, key, body)
     fields = serializers.read(serializers.ResponseRequest, body)
-    accepted = submission.submit(client, fields, foreground=not fields["background"], key=claim, answer=_at_birth)
+    accepted = submission.submit(client, fields, foreground=not fields["background"], key=claim, answer=at_birth)
     return fields, claim, accepted
 
 
-def _at_birth(task: Task) -> dict[str, Any]:
+def at_birth(task: Task) -> dict[str, Any]:
     """Return the response of a new task; a worker may have it by now, and its log may have grown."""
     return responses.build(responses.Subject.of(task))
 

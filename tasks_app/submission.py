@@ -1,7 +1,7 @@
 """Accepting a request: key, task, events, snapshot and job, in one transaction (R1)."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from shutil import disk_usage
@@ -17,6 +17,7 @@ from lmsp_site.ids import moment_of, new_suffix
 from lmsp_site.models import RestartPolicy, ServiceConfig
 from models_app import catalog
 from tasks_app import conversation, idempotency, inputs, lifecycle, queue, responses, snapshot
+from tasks_app.items import Item
 from tasks_app.models import IdempotencyKey, Response, Task
 
 # Below 2^53, so that every JSON reader sees the seed that was used.
@@ -44,6 +45,7 @@ def submit(
     foreground: bool,
     key: idempotency.Claim | None,
     answer: Callable[[Task], dict[str, Any]],
+    said_before: Sequence[Item] | None = None,
 ) -> Accepted:
     """Accept a validated request.
 
@@ -53,6 +55,7 @@ def submit(
         foreground: whether the caller waits for the result of this very call.
         key: its idempotency key.
         answer: makes the body of a 202 from the new task, to be stored with the key.
+        said_before: the conversation before the input, where the caller itself remembers the previous response.
 
     Raises:
         ProtocolError: unknown model, a conversation that cannot be gone on with, a prompt that does not fit, a
@@ -66,7 +69,7 @@ def submit(
     expires_at = _deadline(fields)
     model = catalog.find(fields["model"])
     # Before the transaction: tokenizing a long prompt must not hold the write lock.
-    turn = conversation.turn(model, fields, conversation.resolve(client, fields))
+    turn = conversation.turn(model, fields, conversation.resolve(client, fields, said_before))
     suffix = new_suffix()
     task = Task(
         id=f"task_{suffix}",

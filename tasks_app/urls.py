@@ -6,6 +6,8 @@ from django.urls import path, re_path
 from lmsp_site.asgi_http import App, Scope, header, query
 from tasks_app import streaming, views
 from tasks_app.consumers import NowhereConsumer, TaskEventsConsumer
+from tasks_app.events_socket import EventsConsumer
+from tasks_app.responses_socket import ResponsesConsumer
 
 urlpatterns = [
     path("v1/tasks", views.TaskList.as_view(), name="tasks"),
@@ -22,6 +24,8 @@ urlpatterns = [
 
 websocket_urlpatterns = URLRouter(
     [
+        re_path(r"^v1/events$", EventsConsumer.as_asgi()),
+        re_path(r"^v1/responses$", ResponsesConsumer.as_asgi()),
         re_path(r"^v1/tasks/(?P<task_id>[^/]+)/events$", TaskEventsConsumer.as_asgi()),
         re_path(r"", NowhereConsumer.as_asgi()),
     ]

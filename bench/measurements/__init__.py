@@ -6,7 +6,7 @@ A new one is a module with a function `measure`, and a line in `ALL`; they run i
 from collections.abc import Callable
 
 from bench.findings import Finding
-from bench.measurements import at_once, backup, first_token, memory, one_stream, purge, recovery
+from bench.measurements import at_once, backup, first_token, memory, one_stream, purge, recovery, streams
 from bench.subjects import Subjects
 
 ALL: dict[str, Callable[[Subjects], list[Finding]]] = {
@@ -16,6 +16,7 @@ ALL: dict[str, Callable[[Subjects], list[Finding]]] = {
     "recovery": recovery.measure,
     "backup": backup.measure,
     "purge": purge.measure,
+    "streams": streams.measure,
     # Last, when the service has worked and nothing else needs to run any more.
     "memory": memory.measure,
 }

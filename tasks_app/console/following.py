@@ -15,7 +15,7 @@ def follow(task_id: str) -> Iterator[Entry]:
     with wakeup.Listener.for_tasks() as listener:
         while True:
             finished = stream.finished(task_id)
-            page = event_log.read(task_id, after, stream.PAGE)
+            page = event_log.read_page(task_id, after)
             for entry in page:
                 yield entry
                 if entry.is_terminal:
@@ -23,7 +23,7 @@ def follow(task_id: str) -> Iterator[Entry]:
                 after = entry.sequence_number
             if finished and not page:
                 return
-            if len(page) < stream.PAGE:
+            if not event_log.is_full(page):
                 _wait(listener, task_id)
 
 

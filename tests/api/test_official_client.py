@@ -6,6 +6,8 @@ from typing import Any
 import openai
 import pytest
 from openai import OpenAI
+from openai.types.responses import Response
+from openai.types.responses.responses_server_event import ResponseWsError
 
 from tests.api.bodies import STORY, TOO_LONG
 from tests.service import MODEL, Service, eventually
@@ -227,3 +229,33 @@ def test_what_the_client_sends_again_after_a_timeout_is_the_same_task(service: S
     assert answer.parse().output_text
     count = "SELECT count(*) FROM tasks WHERE json_extract(metadata, '$.who') = 'impatient'"
     assert service.sql(count) == [(1,)]
+
+
+# The client opens its socket in a way that the library will give up.
+@pytest.mark.filterwarnings("ignore:connect.. must be used as a context manager:DeprecationWarning")
+def test_a_socket_carries_turns_that_go_on_from_each_other(official: OpenAI) -> None:
+    ends: list[Response] = []
+    with official.responses.connect() as connection:
+        for text in ("Hi", "And?"):
+            connection.response.create(
+                model=MODEL,
+                input=text,
+                temperature=0,
+                max_output_tokens=8,
+                store=False,
+                previous_response_id=ends[-1].id if ends else None,
+            )
+            deltas = ""
+            for event in connection:
+                if event.type == "response.output_text.delta":
+                    deltas += event.delta
+                if event.type == "response.incomplete" or event.type == "response.completed":
+                    assert event.response.output_text == deltas != ""
+                    ends.append(event.response)
+                    break
+        connection.response.create(model="unknown", input="Hi")
+        refused = next(iter(connection))
+    assert ends[1].previous_response_id == ends[0].id
+    assert refused.type == "error"
+    assert isinstance(refused, ResponseWsError)
+    assert (refused.status, refused.error.code) == (404, "model_not_found")

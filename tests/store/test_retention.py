@@ -83,8 +83,8 @@ def test_everything_of_a_task_goes_with_it_and_its_key_keeps_the_result(client: 
 
 
 def test_every_table_that_belongs_to_tasks_is_purged() -> None:
-    belonging = {relation.related_model._meta.db_table for relation in Task._meta.related_objects}
-    belonging |= {relation.related_model._meta.db_table for relation in Snapshot._meta.related_objects}
+    belonging = {relation.field.model._meta.db_table for relation in Task._meta.related_objects}
+    belonging |= {relation.field.model._meta.db_table for relation in Snapshot._meta.related_objects}
     purged = {table for table, _ in (*retention._MANY_OF_A_TASK, *retention._ONE_OF_A_TASK)}
     assert belonging - {IdempotencyKey._meta.db_table} == purged
 

@@ -20,10 +20,10 @@ def test_a_follower_that_is_woken_and_stopped_at_the_same_moment_stops(client: C
         assert len(await anext(pages)) == 2
         waiting = asyncio.ensure_future(anext(pages))
         # Until it has read the log again, found nothing and waits.
-        while not any(woken._waiters for woken in tail._followers[task_id]):  # noqa: ASYNC110 - its own state has no event
+        while not any(feed._news._waiters for feed in tail._feeds[task_id]):  # noqa: ASYNC110 - its own state has no event
             await asyncio.sleep(0.001)
-        for woken in tail._followers[task_id]:
-            woken.set()
+        for feed in tail._feeds[task_id]:
+            feed.wake(task_id)
         for _ in range(turns):
             await asyncio.sleep(0)
         waiting.cancel()

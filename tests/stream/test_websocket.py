@@ -45,7 +45,7 @@ def read(opened: ClientConnection) -> list[dict[str, Any]]:
 def refusal(opened: ClientConnection) -> tuple[dict[str, Any], int]:
     """Return the error that was sent, and the close code."""
     envelope = json.loads(opened.recv(timeout=30))
-    assert envelope.keys() == {"error"}
+    assert envelope.keys() == {"type", "status", "error"}
     with pytest.raises(ConnectionClosed) as closed:
         opened.recv(timeout=30)
     assert closed.value.rcvd is not None

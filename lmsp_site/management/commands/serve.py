@@ -17,6 +17,7 @@ from lmsp_site import address, logs, stopping, supervisor, wal
 from lmsp_site.children import ChildSpec
 from lmsp_site.configuration import REPOSITORY, Configuration
 from lmsp_site.errors import storage_error
+from lmsp_site.processes import raise_file_limit
 from lmsp_site.watchdogs import Unanswered
 from models_app.engines.client import EngineUnavailable, HostClient
 from tasks_app import recovery
@@ -55,6 +56,8 @@ class Command(BaseCommand):
         connections.close_all()
         # The children are started by module name and read the same variables, wherever this was started.
         os.environ["LMSP_DATA_DIR"] = str(configuration.data_dir)
+        # Each stream takes a descriptor of the web server.
+        raise_file_limit()
         os.chdir(REPOSITORY)
         with listener:
             # Stopped in the opposite order: the web server serves until the workers have finished what they can.
@@ -120,7 +123,14 @@ def _web(configuration: Configuration, listener: socket.socket) -> ChildSpec:
         "--no-server-name",
         # A task may run for longer than any limit that would be set here.
         "--websocket_timeout=-1",
+        # Of a thousand that come back at once after a restart, the last have to wait.
+        "--websocket_connect_timeout=30",
         *("--application-close-timeout", str(_CLOSE_TIMEOUT_SECONDS)),
+        # A request is as long on a socket as in a body.
+        *("--websocket-max-message-size", str(configuration.max_body_bytes)),
+        *("--websocket-max-frame-size", str(configuration.max_body_bytes)),
+        # A ping stands behind what a slow reader has not read: by its answer it would be taken for dead.
+        "--ping-timeout=0",
         "lmsp_site.asgi:application",
     ]
     stalled = Unanswered(partial(_answers, configuration, "/healthz"), _WEB_PATIENCE_SECONDS)
