@@ -21,7 +21,7 @@ run: ## Start the service, after setting up what is missing
 	@exec $(BOOTSTRAP) run
 
 test: prepare ## Run the whole test suite
-	@exec $(VENV_PYTHON) -m pytest $(ARGS)
+	@exec $(VENV_PYTHON) -m pytest --numprocesses=2 --dist=loadfile $(ARGS)
 
 soak: prepare ## Kill parts of a service under load: make soak ROUNDS=200 SEED=1, or MINUTES=30 PLOT=1
 	@exec $(VENV_PYTHON) -m tests.crash.soak $(if $(MINUTES),--minutes $(MINUTES),--rounds $(ROUNDS)) --seed $(SEED) \

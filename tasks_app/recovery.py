@@ -9,6 +9,8 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from multiprocessing import get_context
+from pathlib import Path
+from shutil import disk_usage
 
 from django.conf import settings
 from django.db import connection, connections, transaction
@@ -36,8 +38,10 @@ _STAYS = Q(
     owner__isnull=True,
     progress__isnull=True,
 )
-# Kilobytes of pages in memory. No commit waits for the disk, or for the log's pages to be brought into the file.
-_QUICK = {"synchronous": 1, "cache_size": -65536, "wal_autocheckpoint": 0}
+# No commit waits for the disk, and 64 MB of pages stay in memory.
+_QUICK = {"synchronous": 1, "cache_size": -65536}
+# Where there is room for it, the log grows to the end, at most to twice the database; else it is brought home at 32 MB.
+_ROOM, _SHORT_LOG_PAGES = 3, 8192
 # Of a worker that holds a task: it waits up to 20 s for the database's lock, and shows itself every second otherwise.
 _LONGEST_SILENCE_SECONDS = 45.0
 _RESTARTED = ("server_restarted", "The service was restarted before this task had finished.")
@@ -161,12 +165,15 @@ def _quick_writes() -> Iterator[None]:
     if connection.vendor != "sqlite":
         yield
         return
+    database: Path = settings.LMSP.database
+    has_room = disk_usage(database.parent).free > _ROOM * database.stat().st_size
     with connection.cursor() as cursor:
         for name, value in _QUICK.items():
             cursor.execute(f"PRAGMA {name}={value}")
+        cursor.execute(f"PRAGMA wal_autocheckpoint={0 if has_room else _SHORT_LOG_PAGES}")
     try:
         yield
     finally:
-        wal.settle(settings.LMSP.database)
+        wal.settle(database)
         # The next one is as settings.py has it.
         connection.close()
