@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from lmsp_site.errors import NotFound
 from tasks_app import event_log
 from tasks_app.models import Response, Task
 from tasks_app.output import Output
@@ -141,10 +142,18 @@ def build(subject: Subject, output: Output | None = None) -> dict[str, Any]:
 
 
 def current(task: Task) -> dict[str, Any]:
-    """Return the response of `task` as it is now: what its terminal event has stored, or what the log holds so far."""
-    if task.finished and (stored := event_log.last(task.id)) and stored.is_terminal:
-        response: dict[str, Any] = stored.fields()["response"]
-        return response
+    """Return the response of `task` as it is now: what its terminal event has stored, or what the log holds so far.
+
+    Raises:
+        NotFound: it was deleted meanwhile (``response_not_found``).
+    """
+    if task.finished:
+        stored = event_log.last(task.id)
+        if stored and stored.is_terminal:
+            response: dict[str, Any] = stored.fields()["response"]
+            return response
+        if not Task.objects.kept().filter(pk=task.pk).exists():
+            raise NotFound(f"The response of {task.id} was deleted.", code="response_not_found")
     return build(Subject.of(task), Output.of(task.id))
 
 

@@ -24,7 +24,8 @@ _LONGEST_SECONDS = 0.75
 _STEPS_BETWEEN_LOOKS = 10_000
 
 STATISTICS = "SELECT name, labels, value FROM statistics"
-MODELS = "SELECT digest, id FROM models ORDER BY id DESC"
+# Of several with the same file, which one engine serves, the first that was registered: its series goes on.
+MODELS = "SELECT digest, id FROM models ORDER BY created_at DESC"
 WAITING = "SELECT priority, count(*) FROM tasks WHERE status = 'queued' AND finished_at IS NULL GROUP BY priority"
 OLDEST = (
     "SELECT created_at FROM tasks WHERE status = 'queued' AND finished_at IS NULL AND priority = ? ORDER BY id LIMIT 1"

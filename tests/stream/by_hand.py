@@ -1,6 +1,7 @@
 """Tasks written into a service's database: logs as long, and tasks as idle, as none would get by running."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 from tests.service import MODEL, Service
 
@@ -32,9 +33,11 @@ def finished(service: Service, name: str, deltas: int, bytes_each: int = 200) ->
 
 
 def idle(service: Service, name: str) -> str:
-    """Write a task that is queued and will be for years, and return its id."""
+    """Write a task that is queued and will be for minutes, and return its id."""
     task_id = _id(name)
-    service.sql(_TASK, task_id, service.client_id, MODEL, "queued", 1, None, "2100-01-01 00:00:00")
+    # No task is ever to wait for longer than ten.
+    due = datetime.now(UTC) + timedelta(minutes=9)
+    service.sql(_TASK, task_id, service.client_id, MODEL, "queued", 1, None, f"{due:%Y-%m-%d %H:%M:%S}")
     service.sql(_RESPONSE, task_id.replace("task_", "resp_"), task_id)
     service.sql(_EVENT, task_id, 0, "response.created", '{"response":{}}')
     service.sql(_EVENT, task_id, 1, "response.queued", '{"response":{},"attempt":1}')
