@@ -42,6 +42,7 @@ class Discovery(_Open):
                     "tasks": "/v1/tasks",
                     "task_events": "/v1/tasks/{task_id}/events",
                     "responses": "/v1/responses",
+                    "chat_completions": "/v1/chat/completions",
                     "models": "/v1/models",
                     "health": "/healthz",
                     "readiness": "/readyz",

@@ -45,18 +45,23 @@ class InputField(serializers.Field):
             raise serializers.ValidationError("Must not be empty.")
         if len(data) > MAX_ITEMS:
             raise serializers.ValidationError(f"Must have at most {MAX_ITEMS} items.")
-        return [_read(item, index) for index, item in enumerate(data)]
+        return [read_item(item, f"Item {index}") for index, item in enumerate(data)]
 
     def to_representation(self, value: Any) -> Any:
         """Return the items as they are."""
         return value
 
 
-def _read(data: Any, index: int) -> Item:
+def read_item(data: Any, called: str) -> Item:
+    """Return an item in its stored form.
+
+    Raises:
+        ValidationError: it cannot be taken; the message begins with what it is `called`.
+    """
     try:
         return _item(data)
     except _Unfit as error:
-        raise serializers.ValidationError(f"Item {index}: {error}") from None
+        raise serializers.ValidationError(f"{called}: {error}") from None
 
 
 def _item(data: Any) -> Item:

@@ -7,8 +7,9 @@ caller, so that one who hangs up is noticed at once.
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 
@@ -29,23 +30,49 @@ from lmsp_site.asgi_http import (
     send_stream,
     unless_gone,
 )
-from lmsp_site.errors import InvalidRequest, NotFound, to_protocol
-from tasks_app import idempotency, lifecycle, lookup, responses, retention, serializers, submission
+from lmsp_site.errors import InvalidRequest, to_protocol
+from tasks_app import event_log, idempotency, lifecycle, lookup, responses, retention, serializers, submission
 from tasks_app.event_log import Entry
 from tasks_app.models import Task
 from tasks_app.states import TASK_STREAM_ONLY
 from tasks_app.stream import requests, tail
 from tasks_app.submission import Accepted
 
-_PING = b": ping\n\n"
-_DONE = b"data: [DONE]\n\n"
-_CREATE = "POST /v1/responses"
+PING = b": ping\n\n"
+DONE = b"data: [DONE]\n\n"
+
+Entries = AsyncGenerator[Entry | None]
 
 
-def _app(handler: Callable[[Scope, Receive, Send], Awaitable[None]]) -> App:
+class Answer(NamedTuple):
+    """What a caller who has waited is told."""
+
+    status: int
+    body: dict[str, Any]
+    headers: dict[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """How one address asks for a response, and shows it.
+
+    Attributes:
+        endpoint: what an idempotency key is bound to.
+        request: reads the body.
+        frames: makes the stream, from the request's fields and the entries of the response's log.
+        answer: makes the answer of a synchronous call from the response that has ended.
+    """
+
+    endpoint: str
+    request: type[serializers.ResponseRequest]
+    frames: Callable[[dict[str, Any], Entries], AsyncIterator[bytes]]
+    answer: Callable[[dict[str, Any]], Answer]
+
+
+def app(handler: Callable[[Scope, Receive, Send], Awaitable[None]]) -> App:
     """Answer errors in the envelope, as the API views do, and end quietly with a caller that has gone."""
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def answered(scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await handler(scope, receive, send)
         except CallerGone:
@@ -53,7 +80,7 @@ def _app(handler: Callable[[Scope, Receive, Send], Awaitable[None]]) -> App:
         except Exception as error:  # noqa: BLE001 - the outermost frame of a request
             await send_error(send, to_protocol(error))
 
-    return app
+    return answered
 
 
 def _authorize(scope: Scope, needed: str) -> Client:
@@ -69,39 +96,34 @@ async def task_frames(task_id: str, after: int) -> AsyncIterator[bytes]:
             for entry in page:
                 yield _frame(entry, numbered=True)
             if not page:
-                yield _PING
-    yield _DONE
+                yield PING
+    yield DONE
 
 
-async def response_entries(task_id: str, after: int = -1) -> AsyncGenerator[Entry | None]:
-    """Yield the entries that Open Responses knows one by one, and ``None`` now and then while there are none."""
-    async with aclosing(tail.follow(task_id, after)) as pages:
-        async for page in pages:
-            for entry in page:
-                if entry.type not in TASK_STREAM_ONLY:
-                    yield entry
-            if not page:
-                yield None
-
-
-async def response_frames(
-    task_id: str, after: int = -1, kept: Callable[[], dict[str, Any]] | None = None
-) -> AsyncIterator[bytes]:
-    """Yield the events that Open Responses knows, without ids; their numbers keep the gaps of the others.
+async def response_entries(task_id: str, after: int = -1, kept: Callable[[], dict[str, Any]] | None = None) -> Entries:
+    """Yield the entries that Open Responses knows one by one, and ``None`` now and then while there are none.
 
     Where the log ends without a terminal event, because another caller has read it away, `kept` returns the result.
     """
     ended = kept is None
-    async with aclosing(response_entries(task_id, after)) as entries:
-        async for entry in entries:
-            if entry is None:
-                yield _PING
-                continue
-            after, ended = entry.sequence_number, ended or entry.is_terminal
-            yield _frame(entry, numbered=False)
+    async with aclosing(tail.follow(task_id, after)) as pages:
+        async for page in pages:
+            for entry in page:
+                after, ended = entry.sequence_number, ended or entry.is_terminal
+                if entry.type not in TASK_STREAM_ONLY:
+                    yield entry
+            if not page:
+                yield None
     if kept is not None and not ended:
-        yield _terminal_frame(await requests.run(kept), after + 1)
-    yield _DONE
+        yield _terminal_entry(await requests.run(kept), after + 1)
+
+
+async def response_frames(entries: Entries) -> AsyncIterator[bytes]:
+    """Yield the events of a response without ids; their numbers keep the gaps of those that are left out."""
+    async with aclosing(entries):
+        async for entry in entries:
+            yield PING if entry is None else _frame(entry, numbered=False)
+    yield DONE
 
 
 def _frame(entry: Entry, *, numbered: bool) -> bytes:
@@ -132,14 +154,14 @@ async def _replay_response(scope: Scope, receive: Receive, send: Send) -> None:
 
     task = await requests.run(find)
     after = -1 if cursor is None else nonnegative(cursor, "starting_after")
-    await unless_gone(receive, send_stream(send, response_frames(task.id, after)))
+    await unless_gone(receive, send_stream(send, response_frames(response_entries(task.id, after))))
 
 
-async def _create_response(scope: Scope, receive: Receive, send: Send) -> None:
-    """POST /v1/responses: synchronous, streamed or in the background; every one of them is a task."""
+async def create(face: Face, scope: Scope, receive: Receive, send: Send) -> None:
+    """Create a response: synchronous, streamed or in the background; every one of them is a task."""
     client = await requests.run(_authorize, scope, scopes.RESPONSES_WRITE)
     body = await read_json(scope, receive, settings.LMSP.max_body_bytes)
-    fields, claim, accepted = await requests.run(_accept, client, header(scope, b"idempotency-key"), body)
+    fields, claim, accepted = await requests.run(_accept, face, client, header(scope, b"idempotency-key"), body)
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
     task = accepted.task
     kept = partial(_kept, claim)
@@ -152,14 +174,15 @@ async def _create_response(scope: Scope, receive: Receive, send: Send) -> None:
             # Purged since; the key has kept the result.
             result = await requests.run(kept)
             if fields["stream"]:
-                await send_stream(send, _kept_frames(result), headers)
+                await send_stream(send, face.frames(fields, _kept_entries(result)), headers)
             else:
-                await send_json(send, 200, result, headers)
+                await _send_answer(send, face.answer(result), headers)
         elif fields["stream"]:
-            await unless_gone(receive, send_stream(send, response_frames(task.id, kept=kept), headers))
+            frames = face.frames(fields, response_entries(task.id, kept=kept))
+            await unless_gone(receive, send_stream(send, frames, headers))
         else:
             await unless_gone(receive, _wait_until_finished(task.id))
-            await send_json(send, 200, await requests.run(_result, client, task.id, kept), headers)
+            await _send_answer(send, face.answer(await requests.run(_result, task.id, kept)), headers)
     except CallerGone:
         if task:
             await leave(task)
@@ -181,10 +204,10 @@ async def read_away(task: Task) -> None:
 
 
 def _accept(
-    client: Client, key: str | None, body: dict[str, Any]
+    face: Face, client: Client, key: str | None, body: dict[str, Any]
 ) -> tuple[dict[str, Any], idempotency.Claim | None, Accepted]:
-    claim = idempotency.Claim.of(client, _CREATE, key, body)
-    fields = serializers.read(serializers.ResponseRequest, body)
+    claim = idempotency.Claim.of(client, face.endpoint, key, body)
+    fields = serializers.read(face.request, body)
     accepted = submission.submit(client, fields, foreground=not fields["background"], key=claim, answer=at_birth)
     return fields, claim, accepted
 
@@ -194,6 +217,10 @@ def at_birth(task: Task) -> dict[str, Any]:
     return responses.build(responses.Subject.of(task))
 
 
+async def _send_answer(send: Send, answer: Answer, headers: dict[str, str]) -> None:
+    await send_json(send, answer.status, answer.body, {**headers, **answer.headers})
+
+
 async def _wait_until_finished(task_id: str) -> None:
     # The first two events are there already; of the rest only the end counts.
     async with aclosing(tail.follow(task_id)) as pages:
@@ -201,12 +228,11 @@ async def _wait_until_finished(task_id: str) -> None:
             pass
 
 
-def _result(client: Client, task_id: str, kept: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    try:
-        return responses.current(lookup.task(client, task_id))
-    except NotFound:
-        # It was not to be stored, and another caller with the same key has read it away.
-        return kept()
+def _result(task_id: str, kept: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return the response of a task that has ended: by one look, since another caller may read it away meanwhile."""
+    end = event_log.last(task_id)
+    response: dict[str, Any] = end.fields()["response"] if end and end.is_terminal else kept()
+    return response
 
 
 def _kept(claim: idempotency.Claim | None) -> dict[str, Any]:
@@ -218,17 +244,22 @@ def _kept(claim: idempotency.Claim | None) -> dict[str, Any]:
     return body
 
 
-async def _kept_frames(result: dict[str, Any]) -> AsyncIterator[bytes]:
+async def _kept_entries(result: dict[str, Any]) -> Entries:
     """Yield the terminal event alone: the log it stood in has been purged."""
-    yield _terminal_frame(result, 0)
-    yield _DONE
+    yield _terminal_entry(result, 0)
 
 
-def _terminal_frame(result: dict[str, Any], number: int) -> bytes:
-    entry = Entry(number, f"response.{result['status']}", json.dumps({"response": result}, ensure_ascii=False))
-    return _frame(entry, numbered=False)
+def _terminal_entry(result: dict[str, Any], number: int) -> Entry:
+    return Entry(number, f"response.{result['status']}", json.dumps({"response": result}, ensure_ascii=False))
 
 
-task_events = _app(_task_events)
-replay_response = _app(_replay_response)
-create_response = _app(_create_response)
+_RESPONSES = Face(
+    endpoint="POST /v1/responses",
+    request=serializers.ResponseRequest,
+    frames=lambda _fields, entries: response_frames(entries),
+    answer=lambda response: Answer(200, response),
+)
+
+task_events = app(_task_events)
+replay_response = app(_replay_response)
+create_response = app(partial(create, _RESPONSES))

@@ -4,7 +4,7 @@ from channels.routing import URLRouter
 from django.urls import path, re_path
 
 from lmsp_site.asgi_http import App, Scope, header, query
-from tasks_app import streaming, views
+from tasks_app import chat_streaming, streaming, views
 from tasks_app.consumers import NowhereConsumer, TaskEventsConsumer
 from tasks_app.events_socket import EventsConsumer
 from tasks_app.responses_socket import ResponsesConsumer
@@ -14,6 +14,7 @@ urlpatterns = [
     path("v1/tasks/<str:task_id>", views.TaskDetail.as_view(), name="task"),
     path("v1/tasks/<str:task_id>/events", views.TaskEvents.as_view(), name="task-events"),
     path("v1/tasks/<str:task_id>/cancel", views.TaskCancel.as_view(), name="task-cancel"),
+    path("v1/chat/completions", views.ChatCompletionList.as_view(), name="chat-completions"),
     path("v1/responses", views.ResponseList.as_view(), name="responses"),
     path("v1/responses/compact", views.ResponseCompact.as_view(), name="response-compact"),
     path("v1/responses/input_tokens", views.ResponseInputTokens.as_view(), name="response-input-tokens"),
@@ -37,6 +38,8 @@ def streaming_app(scope: Scope) -> App | None:
     match scope["method"], scope["path"].split("/"):
         case "POST", ["", "v1", "responses"]:
             return streaming.create_response
+        case "POST", ["", "v1", "chat", "completions"]:
+            return chat_streaming.create_completion
         case "GET", ["", "v1", "responses", response_id] if query(scope).get("stream") == "true":
             scope["path_params"] = {"response_id": response_id}
             return streaming.replay_response

@@ -125,6 +125,10 @@ class ResponseList(APIView):
         return ["POST", "OPTIONS"]
 
 
+class ChatCompletionList(ResponseList):
+    """/v1/chat/completions by any other method than POST, which ``chat_streaming`` answers."""
+
+
 class ResponseDetail(APIView):
     """GET /v1/responses/{id}, where no stream is asked for, and DELETE."""
 

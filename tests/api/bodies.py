@@ -7,6 +7,7 @@ import httpx
 from tests.service import MODEL, Service
 
 CREATING = ("/v1/tasks", "/v1/responses")
+CHAT = "/v1/chat/completions"
 # More tokens than the demo model's context has.
 TOO_LONG = "word " * 9000
 STORY = "Write a long story about a lighthouse."
@@ -26,6 +27,12 @@ _TABLES = (
 def body(text: str = "Hi", **fields: Any) -> dict[str, Any]:
     """Return a request that says a few words, the same ones each time."""
     return {"model": MODEL, "input": text, "temperature": 0, "max_output_tokens": 4, **fields}
+
+
+def chat(said: str | list[dict[str, Any]] = "Hi", **fields: Any) -> dict[str, Any]:
+    """Return the same request as a chat completion: of one message of the user, or of some messages."""
+    messages = [{"role": "user", "content": said}] if isinstance(said, str) else said
+    return {"model": MODEL, "messages": messages, "temperature": 0, "max_tokens": 4, **fields}
 
 
 def error(answer: httpx.Response, status: int) -> dict[str, Any]:

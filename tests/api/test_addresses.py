@@ -17,6 +17,7 @@ ALLOWED = {
     "/v1/tasks/task_x/events": {"GET"},
     "/v1/tasks/task_x/cancel": {"POST"},
     "/v1/responses": {"POST"},
+    "/v1/chat/completions": {"POST"},
     "/v1/responses/resp_x": {"GET", "DELETE"},
     "/v1/responses/resp_x/input_items": {"GET"},
     "/v1/responses/input_tokens": {"POST"},
@@ -28,7 +29,18 @@ ALLOWED = {
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     "path",
-    ["/", "/v1", "/v1/", "/v1/tasks/", "/v1/responses/", "/v1/task", "/v2/tasks", "/v1/tasks/a/b/c", "//v1/tasks"],
+    [
+        "/",
+        "/v1",
+        "/v1/",
+        "/v1/tasks/",
+        "/v1/responses/",
+        "/v1/chat",
+        "/v1/task",
+        "/v2/tasks",
+        "/v1/tasks/a/b/c",
+        "//v1/tasks",
+    ],
 )
 def test_an_unknown_address_is_404_in_the_envelope(service: Service, method: str, path: str) -> None:
     # A path that begins with // would be read as a host by the client.

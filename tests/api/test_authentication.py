@@ -18,10 +18,12 @@ CALLS = [
     ("GET", "/v1/tasks/task_x/events?stream", "tasks:read"),
     ("POST", "/v1/tasks/task_x/cancel", "tasks:write"),
     ("POST", "/v1/responses", "responses:write"),
+    ("POST", "/v1/chat/completions", "responses:write"),
     ("GET", "/v1/responses/resp_x", "responses:write"),
     ("GET", "/v1/responses/resp_x?stream=true", "responses:write"),
     ("POST", "/v1/responses/resp_x/cancel", "responses:write"),
 ]
+CREATING = [("POST", path) for path in ("/v1/tasks", "/v1/responses", "/v1/chat/completions")]
 SCOPES = ("models:read", "tasks:read", "tasks:write", "responses:write")
 OPEN = ("/.well-known/lmsp", "/healthz", "/readyz")
 
@@ -107,7 +109,7 @@ def test_every_other_scope_is_not_asked_for(
     lacking: dict[str, httpx.Client], method: str, path: str, scope: str
 ) -> None:
     for missing, http in lacking.items():
-        if missing != scope and (method, path) not in (("POST", "/v1/tasks"), ("POST", "/v1/responses")):
+        if missing != scope and (method, path) not in CREATING:
             assert call(http, method, path).status_code in (200, 404)
 
 

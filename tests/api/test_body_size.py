@@ -7,7 +7,7 @@ from socket import create_connection
 import httpx
 import pytest
 
-from tests.api.bodies import CREATING, body, error
+from tests.api.bodies import CHAT, CREATING, body, chat, error
 from tests.service import Service
 
 LIMIT = 16 << 20
@@ -15,21 +15,21 @@ JSON = {"Content-Type": "application/json"}
 pytestmark = pytest.mark.usefixtures("nothing_stored")
 
 
-def padded(size: int) -> bytes:
+def padded(size: int, path: str = "") -> bytes:
     """Return a request of exactly `size` bytes that is refused for its length in tokens, if it is read at all."""
-    request = json.dumps(body(model="unknown")).encode()
+    request = json.dumps((chat if path == CHAT else body)(model="unknown")).encode()
     return request + b" " * (size - len(request))
 
 
-@pytest.mark.parametrize("path", CREATING)
+@pytest.mark.parametrize("path", [*CREATING, CHAT])
 def test_the_limit_itself_is_allowed_and_one_byte_more_is_413(http: httpx.Client, path: str) -> None:
-    assert error(http.post(path, content=padded(LIMIT), headers=JSON), 404)["code"] == "model_not_found"
-    found = error(http.post(path, content=padded(LIMIT + 1), headers=JSON), 413)
+    assert error(http.post(path, content=padded(LIMIT, path), headers=JSON), 404)["code"] == "model_not_found"
+    found = error(http.post(path, content=padded(LIMIT + 1, path), headers=JSON), 413)
     assert found["code"] == "payload_too_large"
     assert str(LIMIT) in found["message"]
 
 
-@pytest.mark.parametrize("path", [*CREATING, "/v1/tasks/task_x/cancel", "/admin/login/", "/nothing"])
+@pytest.mark.parametrize("path", [*CREATING, CHAT, "/v1/tasks/task_x/cancel", "/admin/login/", "/nothing"])
 def test_a_body_that_comes_in_chunks_has_the_same_limit(http: httpx.Client, path: str) -> None:
     def chunks() -> Iterator[bytes]:
         whole = padded(LIMIT + 1)

@@ -10,7 +10,7 @@ from django.db import DatabaseError, connection
 from clients_app.models import Client
 from lmsp_site.errors import InsufficientStorage, to_protocol
 from tasks_app.models import Response, Snapshot, Task, TaskEvent
-from tests.api.bodies import body, error, rows
+from tests.api.bodies import CHAT, body, chat, error, rows
 from tests.service import Service, eventually
 from tests.store.tasks import new_task
 
@@ -38,6 +38,8 @@ def test_a_full_disk_refuses_work_and_readiness_names_it(full: Service) -> None:
         lambda http: http.post("/v1/tasks", json=body(), headers={"Idempotency-Key": "full"}),
         lambda http: http.post("/v1/responses", json=body()),
         lambda http: http.post("/v1/responses", json=body(stream=True)),
+        lambda http: http.post(CHAT, json=chat()),
+        lambda http: http.post(CHAT, json=chat(stream=True)),
         lambda http: http.post("/v1/responses", json=body(background=True), headers={"Idempotency-Key": "full"}),
     ]
     with full.http() as http:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.bodies import STORY, body
+from tests.api.bodies import CHAT, STORY, body, chat
 from tests.api.engine import computes
 from tests.service import Service, eventually
 
@@ -36,13 +36,14 @@ def hang_up(service: Service, path: str, request: dict[str, Any], *, headers: st
 
 @pytest.mark.parametrize("abortive", [False, True])
 @pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["/v1/responses", CHAT])
 def test_a_foreground_caller_that_leaves_takes_the_task_along(
-    service: Service, *, stream: bool, abortive: bool
+    service: Service, path: str, *, stream: bool, abortive: bool
 ) -> None:
     service.settle()
-    name = f"foreground {stream} {abortive}"
-    request = body(STORY, stream=stream, max_output_tokens=1000, metadata={"name": name})
-    task_id = hang_up(service, "/v1/responses", request, abortive=abortive)
+    fields = {"stream": stream, "metadata": {"name": f"{path} {stream} {abortive}"}}
+    request = chat(STORY, max_tokens=1000, **fields) if path == CHAT else body(STORY, max_output_tokens=1000, **fields)
+    task_id = hang_up(service, path, request, abortive=abortive)
     left = time.monotonic()
     assert service.finished(task_id)["status"] == "cancelled"
     assert time.monotonic() - left < SOON_SECONDS
@@ -58,6 +59,15 @@ def test_a_keyed_task_runs_on_so_that_the_retry_finds_it(service: Service, *, st
     assert again.headers["idempotent-replayed"] == "true"
     assert task_id in again.text
     assert service.finished(task_id)["incomplete_details"] == {"reason": "max_output_tokens"}
+
+
+def test_a_keyed_completion_runs_on_too(service: Service) -> None:
+    request = chat(STORY, max_tokens=30, metadata={"name": "keyed chat"})
+    task_id = hang_up(service, CHAT, request, headers="Idempotency-Key: keyed chat\r\n")
+    again = service.request("POST", CHAT, json=request, headers={"Idempotency-Key": "keyed chat"})
+    assert again.headers["idempotent-replayed"] == "true"
+    assert again.json()["lmsp"]["task_id"] == task_id
+    assert again.json()["choices"][0]["finish_reason"] == "length"
 
 
 @pytest.mark.parametrize("fields", [{"background": True}, {"background": True, "stream": True}])

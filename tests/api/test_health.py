@@ -21,7 +21,15 @@ def test_the_service_says_who_it_is(service: Service) -> None:
 
 def test_the_endpoints_it_names_are_there(service: Service) -> None:
     endpoints = httpx.get(f"{service.url}/.well-known/lmsp").json()["endpoints"]
-    assert {"tasks", "task_events", "responses", "models", "health", "readiness"} <= endpoints.keys()
+    assert {
+        "tasks",
+        "task_events",
+        "responses",
+        "chat_completions",
+        "models",
+        "health",
+        "readiness",
+    } <= endpoints.keys()
     task = service.finished(service.create("Hi", max_output_tokens=1)["id"])["id"]
     for path in endpoints.values():
         assert service.request("GET", path.format(task_id=task)).status_code in (200, 405)

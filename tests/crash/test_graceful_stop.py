@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.api.bodies import body, error
+from tests.api.bodies import CHAT, body, chat, error
 from tests.crash.catalogue import REQUESTS
 from tests.crash.readers import WAYS, Reader
 from tests.service import Service, eventually
@@ -83,6 +83,8 @@ def test_until_the_end_only_new_work_is_refused(tmp_path: Path) -> None:
             ("/v1/responses", body()),
             ("/v1/responses", body(stream=True)),
             ("/v1/responses", body(background=True)),
+            (CHAT, chat()),
+            (CHAT, chat(stream=True)),
         ]:
             answer = http.post(path, json=request, headers={"Idempotency-Key": "later"})
             found = error(answer, 503)

@@ -1,0 +1,114 @@
+"""Responses as chat completions: whole, in chunks, or failed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from lmsp_site.errors import Conflict, ProtocolError, ServerError
+from tasks_app import responses
+from tasks_app.event_log import Entry
+from tasks_app.states import EventType
+
+# What a client should not send again by itself: the deadline has passed for a second request too.
+_FINAL = frozenset({"expired"})
+
+
+class GenerationFailed(ServerError):
+    """The generation has failed; the code is the task's own."""
+
+
+def failure(response: dict[str, Any]) -> ProtocolError | None:
+    """Return why there is no completion of a response that has ended; ``None`` where there is one.
+
+    This API has no other way to say so than an error.
+    """
+    where = f"({response['lmsp']['task_id']})"
+    if response["status"] == "cancelled":
+        return Conflict(f"The generation was cancelled before its end {where}.", code="response_cancelled", retry=False)
+    if error := response["error"]:
+        headers = {"x-should-retry": "false"} if error["code"] in _FINAL else None
+        return GenerationFailed(f"{error['message']} {where}", code=error["code"], headers=headers)
+    return None
+
+
+def completion(response: dict[str, Any]) -> dict[str, Any]:
+    """Return the ``chat.completion`` of a response that has ended without a failure."""
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": responses.output_text(response),
+        "refusal": None,
+        "annotations": [],
+    }
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(response)}
+    metadata = {"metadata": response["metadata"]} if response["metadata"] else {}
+    head = _head(response, "chat.completion")
+    return {**head, "choices": [choice], "usage": _usage(response), **metadata, "lmsp": response["lmsp"]}
+
+
+class Chunks:
+    """The chunks of one completion, from the log of its response; a log that is read again gives the same ones."""
+
+    def __init__(self, *, with_usage: bool) -> None:
+        self._head: dict[str, Any] = {}
+        self._with_usage = with_usage
+        self._sent = 0
+
+    def of(self, entry: Entry) -> Iterator[dict[str, Any]]:
+        """Yield what the next entry has to say: no chunk, some, or an error, which is the last."""
+        if entry.type == EventType.OUTPUT_TEXT_DELTA:
+            yield self._text(entry.fields()["delta"])
+        elif entry.type == EventType.CREATED:
+            yield self._open(entry.fields()["response"])
+        elif entry.is_terminal:
+            yield from self._end(entry.fields()["response"])
+
+    def _open(self, response: dict[str, Any]) -> dict[str, Any]:
+        self._head = _head(response, "chat.completion.chunk")
+        return {**self._chunk({"role": "assistant", "content": "", "refusal": None}), "lmsp": response["lmsp"]}
+
+    def _text(self, text: str) -> dict[str, Any]:
+        self._sent += len(text)
+        return self._chunk({"content": text})
+
+    def _end(self, response: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        if not self._head:
+            yield self._open(response)
+        # Where the log is gone, the key has kept all of the text in the response.
+        if rest := responses.output_text(response)[self._sent :]:
+            yield self._text(rest)
+        if error := failure(response):
+            yield error.body()
+            return
+        yield self._chunk({}, _finish_reason(response))
+        if self._with_usage:
+            yield {**self._head, "choices": [], "usage": _usage(response)}
+
+    def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        usage = {"usage": None} if self._with_usage else {}
+        return {**self._head, "choices": [choice], **usage}
+
+
+def _head(response: dict[str, Any], kind: str) -> dict[str, Any]:
+    return {
+        # Task, response and completion differ in the prefix alone.
+        "id": response["id"].replace("resp_", "chatcmpl-", 1),
+        "object": kind,
+        "created": response["created_at"],
+        "model": response["model"],
+        "service_tier": response["service_tier"],
+    }
+
+
+def _finish_reason(response: dict[str, Any]) -> str:
+    return "length" if response["status"] == "incomplete" else "stop"
+
+
+def _usage(response: dict[str, Any]) -> dict[str, Any]:
+    counted = response["usage"]
+    return {
+        "prompt_tokens": counted["input_tokens"],
+        "completion_tokens": counted["output_tokens"],
+        "total_tokens": counted["total_tokens"],
+        "prompt_tokens_details": counted["input_tokens_details"],
+        "completion_tokens_details": counted["output_tokens_details"],
+    }

@@ -1,0 +1,115 @@
+"""The official `openai` package's chat completions, unmodified, against the service."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import openai
+import pytest
+from openai import OpenAI
+
+from tests.api.bodies import STORY, TOO_LONG
+from tests.service import MODEL, Service, eventually
+
+HI: Any = [{"role": "user", "content": "Hi"}]
+
+
+@pytest.fixture(scope="module")
+def official(service: Service) -> Iterator[OpenAI]:
+    with OpenAI(base_url=f"{service.url}/v1", api_key=service.token, max_retries=0, timeout=60) as client:
+        yield client
+
+
+def test_a_completion_is_created_and_its_message_gone_on_with(official: OpenAI) -> None:
+    completion = official.chat.completions.create(model=MODEL, messages=HI, temperature=0, max_completion_tokens=64)
+    (choice,) = completion.choices
+    assert (choice.finish_reason, choice.message.role) == ("stop", "assistant")
+    assert choice.message.content
+    assert completion.usage is not None
+    assert completion.usage.total_tokens == completion.usage.prompt_tokens + completion.usage.completion_tokens
+    assert completion.system_fingerprint is None
+    sent: Any = [*HI, choice.message, *HI]
+    more = official.chat.completions.create(model=MODEL, messages=sent, max_tokens=2)
+    assert more.usage is not None
+    assert more.usage.prompt_tokens > completion.usage.total_tokens
+    assert more.choices[0].finish_reason == "length"
+
+
+def test_a_stream_is_read_to_its_end(official: OpenAI) -> None:
+    whole = official.chat.completions.create(model=MODEL, messages=HI, temperature=0)
+    with official.chat.completions.create(
+        model=MODEL, messages=HI, temperature=0, stream=True, stream_options={"include_usage": True}
+    ) as stream:
+        received = list(stream)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in received[:-1]) == whole.choices[0].message.content
+    assert received[0].choices[0].delta.role == "assistant"
+    assert received[-2].choices[0].finish_reason == "stop"
+    assert received[-1].usage == whole.usage
+
+
+def test_the_stream_helper_puts_the_completion_together(official: OpenAI) -> None:
+    with official.chat.completions.stream(model=MODEL, messages=HI, temperature=0) as stream:
+        deltas = [event.delta for event in stream if event.type == "content.delta"]
+        completion = stream.get_final_completion()
+    assert completion.choices[0].message.content == "".join(deltas) != ""
+    assert completion.choices[0].finish_reason == "stop"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("request_", "kind", "code"),
+    [
+        ({"model": "unknown"}, openai.NotFoundError, "model_not_found"),
+        ({"temperature": 9}, openai.BadRequestError, "invalid_value"),
+        ({"n": 2}, openai.BadRequestError, "invalid_value"),
+        ({"messages": [{"role": "user", "content": TOO_LONG}]}, openai.BadRequestError, "context_length_exceeded"),
+    ],
+)
+def test_a_refusal_is_an_exception_of_its_kind(
+    official: OpenAI, request_: dict[str, Any], kind: type[openai.APIStatusError], code: str, *, stream: bool
+) -> None:
+    with pytest.raises(kind) as refused:
+        official.chat.completions.create(**{"model": MODEL, "messages": HI, **request_}, stream=stream)
+    assert refused.value.code == code
+    assert refused.value.param in request_
+
+
+def test_who_may_not_is_told_by_exceptions(service: Service, official: OpenAI) -> None:
+    with pytest.raises(openai.AuthenticationError):
+        official.with_options(api_key="lmsp_wrong").chat.completions.create(model=MODEL, messages=HI)
+    reader = official.with_options(api_key=service.pair("chat reader", "models:read"))
+    with pytest.raises(openai.PermissionDeniedError):
+        reader.chat.completions.create(model=MODEL, messages=HI)
+
+
+def test_a_key_is_sent_with_options_and_joins(official: OpenAI) -> None:
+    keyed = official.with_options(default_headers={"Idempotency-Key": "official chat"})
+    once, again = (keyed.chat.completions.create(model=MODEL, messages=HI, max_tokens=2) for _ in range(2))
+    assert once == again
+    with pytest.raises(openai.UnprocessableEntityError):
+        keyed.chat.completions.create(model=MODEL, messages=HI, max_tokens=3)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_generation_that_fails_is_an_exception_and_is_not_sent_again(
+    service: Service, official: OpenAI, *, stream: bool
+) -> None:
+    name = f"official fails {stream}"
+    said: Any = [{"role": "user", "content": STORY}]
+
+    def generate() -> Any:
+        answer: Any = official.with_options(max_retries=2).chat.completions.create(
+            model=MODEL, messages=said, max_tokens=2000, stream=stream, metadata={"name": name}
+        )
+        return list(answer)
+
+    find = "SELECT id FROM tasks WHERE output_tokens > 0 AND json_extract(metadata, '$.name') = ?"
+    with ThreadPoolExecutor() as threads:
+        generated = threads.submit(generate)
+        ((task_id,),) = eventually(lambda: service.sql(find, name), 60, "the task generates")
+        service.sql("UPDATE tasks SET expires_at = datetime('now') WHERE id = ?", task_id)
+        with pytest.raises(openai.APIError) as failed:
+            generated.result(60)
+    assert isinstance(failed.value, openai.InternalServerError) is not stream
+    assert (failed.value.type, failed.value.code) == ("server_error", "expired")
+    assert service.sql(f"SELECT count(*) FROM tasks WHERE json_extract(metadata, '$.name') = '{name}'") == [(1,)]
