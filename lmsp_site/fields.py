@@ -24,14 +24,14 @@ class StrictChoice(StrictString):
     """One of some strings."""
 
     def __init__(self, choices: Collection[str], **kwargs: Any) -> None:
-        self._choices = choices
+        self.allowed = choices
         super().__init__(**kwargs)
 
     def to_internal_value(self, data: Any) -> str:
         """Refuse all others, naming those there are."""
         value = super().to_internal_value(data)
-        if value not in self._choices:
-            raise serializers.ValidationError(f"Must be one of {', '.join(self._choices)}.")
+        if value not in self.allowed:
+            raise serializers.ValidationError(f"Must be one of {', '.join(self.allowed)}.")
         return value
 
 
@@ -69,12 +69,12 @@ class Refused(serializers.Field):
     """What a request must not ask for, with the reason; null asks for nothing."""
 
     def __init__(self, reason: str) -> None:
-        self._reason = reason
+        self.reason = reason
         super().__init__(allow_null=True, default=None)
 
     def to_internal_value(self, data: Any) -> None:
         """Refuse everything."""
-        raise serializers.ValidationError(self._reason)
+        raise serializers.ValidationError(self.reason)
 
     def to_representation(self, value: Any) -> Any:
         """Return the value as it is."""

@@ -47,6 +47,8 @@ class Discovery(_Open):
                     "health": "/healthz",
                     "readiness": "/readyz",
                     "metrics": "/metrics",
+                    "openapi": "/v1/openapi.json",
+                    "documentation": "/v1/docs",
                 },
                 "capabilities": {
                     "restart_policies": ["fail", "retry", "resume"],

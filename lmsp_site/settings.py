@@ -1,6 +1,6 @@
 """Django settings; what an operator may set is in ``configuration.py``."""
 
-from lmsp_site import configuration, data_dir, logs
+from lmsp_site import __version__, configuration, data_dir, logs
 
 LMSP = configuration.from_environment()
 data_dir.prepare(LMSP.data_dir)
@@ -22,6 +22,8 @@ INSTALLED_APPS = [
     "models_app",
     "tasks_app",
     "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
     "channels",
     "django_q",
     "lmsp_site.apps.ServiceAdminConfig",
@@ -101,8 +103,25 @@ REST_FRAMEWORK = {
     # Views read bodies with `views.json_body`: a parser is not asked about an empty one, which would pass as `{}`.
     "DEFAULT_PARSER_CLASSES": [],
     "DEFAULT_RENDERER_CLASSES": ["lmsp_site.views.ProtocolJSONRenderer"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "lmsp_site.views.exception_handler",
     "UNAUTHENTICATED_USER": None,
+}
+
+SPECTACULAR_SETTINGS = {
+    "OAS_VERSION": "3.1.1",
+    "TITLE": "LMSP service",
+    "VERSION": __version__,
+    "DESCRIPTION": "A local model service: LMSP 1.0 (draft) and the Responses API. Every call asks for a token but "
+    "those of the section Service. Errors come in one envelope; a verb that an address does not have is answered "
+    "with 405. Websockets: `/v1/events`, `/v1/responses` and `/v1/tasks/{task_id}/events`.",
+    "SERVERS": [{"url": "/"}],
+    "ENFORCE_NON_BLANK_FIELDS": True,
+    "POSTPROCESSING_HOOKS": ["lmsp_site.openapi.document.complete"],
+    # The page takes everything from this host, and shows its document to no other for validation.
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "validatorUrl": None},
 }
 
 Q_CLUSTER = {

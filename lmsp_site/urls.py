@@ -4,6 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 from lmsp_site.health import Discovery, Live, Ready
+from lmsp_site.openapi.views import Description, Page
 from tasks_app.metrics.view import Metrics
 
 urlpatterns = [
@@ -11,6 +12,8 @@ urlpatterns = [
     path("healthz", Live.as_view(), name="healthz"),
     path("readyz", Ready.as_view(), name="readyz"),
     path("metrics", Metrics.as_view(), name="metrics"),
+    path("v1/openapi.json", Description.as_view(), name="openapi"),
+    path("v1/docs", Page.as_view(), name="docs"),
     path("admin/", admin.site.urls),
     path("", include("models_app.urls")),
     path("", include("tasks_app.urls")),

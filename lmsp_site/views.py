@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -40,6 +41,14 @@ class ProtocolJSONRenderer(BaseRenderer):
     ) -> bytes:
         """Encode `data`; ``None`` is an empty body (204)."""
         return b"" if data is None else encode(data)
+
+
+class AnyAccept(BaseContentNegotiation):
+    """Refuses nobody for what they accept: for views that have one format, or choose it themselves."""
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
+        """Return the first, which errors are answered with."""
+        return renderers[0], renderers[0].media_type
 
 
 def encode(data: Any) -> bytes:

@@ -1,21 +1,11 @@
 """GET /metrics."""
 
-from typing import Any
-
 from django.http import HttpResponse
-from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from lmsp_site.views import AnyAccept
 from tasks_app.metrics import exposition
-
-
-class _AnyAccept(BaseContentNegotiation):
-    """Refuses nobody for what they accept: the exposition chooses among its formats, and has one for all others."""
-
-    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
-        """Return the first, which errors are answered with."""
-        return renderers[0], renderers[0].media_type
 
 
 class Metrics(APIView):
@@ -23,7 +13,7 @@ class Metrics(APIView):
 
     authentication_classes = []
     permission_classes = []
-    content_negotiation_class = _AnyAccept
+    content_negotiation_class = AnyAccept
 
     def get(self, request: Request) -> HttpResponse:
         """Tell what can be found out now."""

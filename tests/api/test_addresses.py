@@ -10,6 +10,8 @@ ALLOWED = {
     "/.well-known/lmsp": {"GET"},
     "/healthz": {"GET"},
     "/readyz": {"GET"},
+    "/v1/openapi.json": {"GET"},
+    "/v1/docs": {"GET"},
     "/v1/models": {"GET"},
     "/v1/models/some/model": {"GET"},
     "/v1/tasks": {"GET", "POST"},

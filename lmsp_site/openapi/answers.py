@@ -1,0 +1,231 @@
+"""The objects of the API in JSON Schema: what answers and events hold."""
+
+from collections.abc import Sequence
+
+from lmsp_site.models import RestartPolicy
+from lmsp_site.openapi.items import (
+    COUNT,
+    INTEGER,
+    STRING,
+    Schema,
+    const,
+    either,
+    listed,
+    nullable,
+    record,
+    ref,
+)
+from tasks_app.models import Priority
+from tasks_app.states import RESPONSE_STATUS, STATE_ANNOUNCED_BY, EventType, Status
+
+_ANYTHING: Schema = {"type": "object", "additionalProperties": True}
+_TIME: Schema = {"type": "integer", "description": "Unix seconds."}
+_MAYBE_TIME: Schema = {"type": ["integer", "null"], "description": "Unix seconds."}
+_MAYBE_STRING: Schema = {"type": ["string", "null"]}
+_MAYBE_INTEGER: Schema = {"type": ["integer", "null"]}
+_NUMBER: Schema = {"type": "number"}
+_BOOLEAN: Schema = {"type": "boolean"}
+_METADATA: Schema = {"type": "object", "additionalProperties": STRING}
+_POLICY = const(*RestartPolicy.values)
+_FAILURE = nullable(record({"code": STRING, "message": STRING}))
+_INCOMPLETE = nullable(record({"reason": STRING}))
+
+
+def _list_of(entry: Schema, cursor: Schema) -> Schema:
+    return record(
+        {
+            "object": const("list"),
+            "data": listed(entry),
+            "first_id": cursor,
+            "last_id": {**cursor, "description": "The cursor to go on with."},
+            "has_more": _BOOLEAN,
+        }
+    )
+
+
+def _event(types: Sequence[EventType], fields: Schema, *optional: str) -> Schema:
+    return record({"type": const(*types), "sequence_number": COUNT, **fields}, *optional)
+
+
+_PLACE: Schema = {"item_id": STRING, "output_index": COUNT, "content_index": COUNT}
+
+_EVENTS: Schema = {
+    "StateEvent": {
+        **_event(
+            (EventType.CREATED, *STATE_ANNOUNCED_BY),
+            {
+                "response": ref("Response"),
+                "attempt": {**INTEGER, "description": "Which run of the task begins."},
+                "resumed": {**_BOOLEAN, "description": "The run goes on where an earlier one was cut off."},
+                "exact": {**_BOOLEAN, "description": "It goes on token for token as it would have."},
+            },
+            *("attempt", "resumed", "exact"),
+        ),
+        "description": "The task has entered a state. `response.queued` with a next `attempt` takes back all output.",
+    },
+    "OutputItemEvent": _event(
+        (EventType.OUTPUT_ITEM_ADDED, EventType.OUTPUT_ITEM_DONE), {"output_index": COUNT, "item": ref("Message")}
+    ),
+    "ContentPartEvent": _event(
+        (EventType.CONTENT_PART_ADDED, EventType.CONTENT_PART_DONE), {**_PLACE, "part": ref("OutputText")}
+    ),
+    "TextDeltaEvent": _event([EventType.OUTPUT_TEXT_DELTA], {**_PLACE, "delta": STRING, "logprobs": listed({})}),
+    "TextDoneEvent": _event([EventType.OUTPUT_TEXT_DONE], {**_PLACE, "text": STRING, "logprobs": listed({})}),
+}
+
+COMPONENTS: Schema = {
+    "Error": record(
+        {
+            "error": record(
+                {
+                    "message": {**STRING, "description": "For people; it may change."},
+                    "type": STRING,
+                    "param": {**_MAYBE_STRING, "description": "The field or parameter that is to blame."},
+                    "code": {**_MAYBE_STRING, "description": "For programs."},
+                }
+            )
+        },
+        description="The envelope of every error.",
+    ),
+    "Usage": record(
+        {
+            "input_tokens": COUNT,
+            "input_tokens_details": record({"cached_tokens": COUNT}),
+            "output_tokens": COUNT,
+            "output_tokens_details": record({"reasoning_tokens": COUNT}),
+            "total_tokens": COUNT,
+        },
+        description="Token counts, as the engine counted them.",
+    ),
+    "Task": record(
+        {
+            "id": STRING,
+            "object": const("task"),
+            "status": const(*Status),
+            "response_id": STRING,
+            "model": STRING,
+            "on_restart": _POLICY,
+            "priority": const(*(priority.name.lower() for priority in Priority)),
+            "attempt": {**COUNT, "description": "How often it was claimed by a worker."},
+            "position": {**_MAYBE_INTEGER, "description": "Place in the queue, from 1."},
+            "progress": {
+                **nullable(_ANYTHING),
+                "description": "How far loading, prefill or replay has come.",
+            },
+            "error": _FAILURE,
+            "usage": ref("Usage"),
+            "last_sequence_number": {**INTEGER, "description": "The number of its last event."},
+            "metadata": _METADATA,
+            "created_at": _TIME,
+            "started_at": _MAYBE_TIME,
+            "finished_at": _MAYBE_TIME,
+            "expires_at": _MAYBE_TIME,
+            "incomplete_details": {**_INCOMPLETE, "description": "Of finished tasks."},
+            "output_text": {**STRING, "description": "The text so far; where one task is shown."},
+        },
+        *("incomplete_details", "output_text"),
+    ),
+    "TaskList": _list_of(ref("Task"), _MAYBE_STRING),
+    "Event": {
+        **either(*map(ref, _EVENTS)),
+        "description": "An entry of a task's log. Numbers start at 0 and have no gap; the terminal event is the last.",
+    },
+    "EventList": _list_of(ref("Event"), _MAYBE_INTEGER),
+    **_EVENTS,
+    "Response": record(
+        {
+            "id": STRING,
+            "object": const("response"),
+            "created_at": _TIME,
+            "completed_at": _MAYBE_TIME,
+            "status": const(*sorted({*RESPONSE_STATUS.values(), "incomplete"})),
+            "incomplete_details": _INCOMPLETE,
+            "model": STRING,
+            "previous_response_id": _MAYBE_STRING,
+            "instructions": _MAYBE_STRING,
+            "output": listed(ref("Message")),
+            "error": _FAILURE,
+            "tools": listed(_ANYTHING),
+            "tool_choice": STRING,
+            "truncation": const("auto", "disabled"),
+            "parallel_tool_calls": _BOOLEAN,
+            "text": record({"format": record({"type": const("text")}), "verbosity": const("medium")}, "verbosity"),
+            "top_p": _NUMBER,
+            "presence_penalty": _NUMBER,
+            "frequency_penalty": _NUMBER,
+            "top_logprobs": COUNT,
+            "temperature": _NUMBER,
+            "reasoning": nullable(record({"effort": _MAYBE_STRING, "summary": _MAYBE_STRING})),
+            "usage": {**nullable(ref("Usage")), "description": "Of finished responses."},
+            "max_output_tokens": _MAYBE_INTEGER,
+            "max_tool_calls": _MAYBE_INTEGER,
+            "store": _BOOLEAN,
+            "background": _BOOLEAN,
+            "service_tier": STRING,
+            "metadata": _METADATA,
+            "safety_identifier": _MAYBE_STRING,
+            "prompt_cache_key": _MAYBE_STRING,
+            "lmsp": record({"task_id": STRING, "on_restart": _POLICY, "seed": INTEGER, "dropped_items": COUNT}),
+        },
+        description="The response object of Open Responses; `lmsp` is what this service adds.",
+    ),
+    "DeletedResponse": record({"id": STRING, "object": const("response"), "deleted": {"const": True}}),
+    "ItemList": _list_of(ref("Item"), _MAYBE_STRING),
+    "InputTokens": record({"object": const("response.input_tokens"), "input_tokens": COUNT}),
+    "CompactedConversation": record(
+        {
+            "id": STRING,
+            "object": const("response.compaction"),
+            "created_at": _TIME,
+            "output": listed(either(ref("Message"), ref("Compaction"))),
+            "usage": ref("Usage"),
+        },
+        description="Its `output`, as input, is the conversation that went in.",
+    ),
+    "Model": record(
+        {
+            "id": STRING,
+            "object": const("model"),
+            "created": _TIME,
+            "owned_by": STRING,
+            "digest": {**STRING, "description": "SHA-256 of the file."},
+            "size_bytes": COUNT,
+            "format": STRING,
+            "engine": STRING,
+            "context_length": {**_MAYBE_INTEGER, "description": "Tokens."},
+            "state": const("loaded", "available", "unavailable"),
+        }
+    ),
+    "ModelList": _list_of(ref("Model"), _MAYBE_STRING),
+    "Discovery": record(
+        {
+            "protocol": const("lmsp"),
+            "protocol_version": STRING,
+            "service_id": {"type": "string", "format": "uuid"},
+            "name": STRING,
+            "software": record({"name": STRING, "version": STRING}),
+            "endpoints": {"type": "object", "additionalProperties": STRING},
+            "capabilities": record(
+                {
+                    "restart_policies": listed(_POLICY),
+                    "default_on_restart": _POLICY,
+                    "event_transports": listed(STRING),
+                    "websockets": listed(STRING),
+                    "idempotency_keys": _BOOLEAN,
+                    "background": _BOOLEAN,
+                }
+            ),
+            "authentication": record({"schemes": listed(STRING)}),
+        }
+    ),
+    "Health": record({"status": const("ok")}),
+    "Readiness": record(
+        {
+            "status": const("ready", "not_ready"),
+            "checks": {
+                "type": "object",
+                "additionalProperties": record({"ok": _BOOLEAN, "detail": _MAYBE_STRING}),
+            },
+        }
+    ),
+}

@@ -1,0 +1,35 @@
+"""The bearer token, and what it must carry."""
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
+
+from clients_app import scopes
+from lmsp_site.openapi.items import Schema
+
+_MEANING = {
+    scopes.MODELS_READ: "the catalogue",
+    scopes.TASKS_READ: "one's own tasks and their events",
+    scopes.TASKS_WRITE: "creating, cancelling and deleting tasks",
+    scopes.RESPONSES_WRITE: "everything under `/v1/responses`",
+}
+
+
+class Bearer(OpenApiAuthenticationExtension):
+    """A client's token in the header ``Authorization``, with the scope that the view asks for."""
+
+    target_class = "clients_app.authentication.BearerToken"
+    name = "bearer"
+
+    def get_security_requirement(self, auto_schema: AutoSchema) -> dict[str, list[str]]:
+        """Return the scheme with the scope of this call: OpenAPI 3.1 has such roles for every scheme."""
+        needed: dict[str, str] = getattr(auto_schema.view, "required_scopes", {})
+        return {self.name: [needed[auto_schema.method]] if auto_schema.method in needed else []}
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> Schema:
+        """Return the scheme; every scope there is has its meaning in it."""
+        described = "\n".join(f"- `{scope}`: {_MEANING[scope]}" for scope in scopes.ALL)
+        return {
+            "type": "http",
+            "scheme": "bearer",
+            "description": f"The token of a client (`manage.py create_client`). Its scopes:\n\n{described}",
+        }

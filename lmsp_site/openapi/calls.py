@@ -1,0 +1,379 @@
+"""What each call does, takes and answers, by the view that stands for its address.
+
+The views say nothing of it themselves: some of their calls are answered in front of them, by ``tasks_app.streaming``.
+"""
+
+from collections.abc import Sequence
+from http import HTTPMethod
+from typing import Any, ClassVar
+
+from drf_spectacular.extensions import OpenApiViewExtension
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiRequest, OpenApiResponse, extend_schema
+from rest_framework.views import APIView
+
+from clients_app.scopes import RESPONSES_WRITE
+from lmsp_site import health
+from lmsp_site.openapi import parameters
+from lmsp_site.openapi.items import Schema, ref
+from lmsp_site.openapi.parameters import answered, cursor, header, query
+from models_app import views as models
+from tasks_app import serializers
+from tasks_app import views as tasks
+from tasks_app.metrics.view import Metrics
+from tasks_app.states import Status
+
+GET, POST, DELETE = HTTPMethod.GET, HTTPMethod.POST, HTTPMethod.DELETE
+_JSON, _EVENT_STREAM = "application/json", "text/event-stream"
+_TEXT: Schema = {"type": "string"}
+_SERVICE, _MODELS, _TASKS, _RESPONSES = "Service", "Models", "Tasks", "Responses"
+_LAST_EVENT_ID: Schema = {"type": "string", "pattern": "^[0-9]{1,15}$"}
+_FRAMES = "Server-sent events"
+# What a schema of this media type describes, the body, a frame or its data, is not agreed on: it is said in words.
+_STREAM: Schema = {"description": "Frames whose `data` is an `Event`, and `data: [DONE]` at the end."}
+
+_EXAMPLE = {"model": "smollm2-135m-instruct", "input": "Write a haiku about the sea.", "max_output_tokens": 64}
+_TASK_EXAMPLE = {**_EXAMPLE, "on_restart": "resume", "metadata": {"project": "poems"}}
+_SEALED_EXAMPLE = {"model": "smollm2-135m-instruct", "input": "My name is Ada."}
+
+
+def _json(name: str, description: str) -> OpenApiResponse:
+    return OpenApiResponse(ref(name), description)
+
+
+def _text(description: str) -> OpenApiResponse:
+    return OpenApiResponse(_TEXT, description)
+
+
+def _body(serializer: type[serializers.PromptRequest], example: dict[str, Any]) -> dict[str, OpenApiRequest]:
+    shown = OpenApiExample("Example", value=example, request_only=True)
+    return {_JSON: OpenApiRequest(serializer, examples=[shown])}
+
+
+class _Call:
+    """One call: how ``extend_schema`` is told about it.
+
+    Attributes:
+        answers: bodies of the answers by status, or by status and media type.
+        errors: those that do not follow from how the call is made, see ``openapi.errors``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        summary: str,
+        description: str = "",
+        *,
+        answers: dict[Any, OpenApiResponse],
+        errors: Sequence[int] = (),
+        parameters: Sequence[OpenApiParameter] = (),
+        request: Any = None,
+    ) -> None:
+        self._known = {
+            "operation_id": name,
+            "summary": summary,
+            "description": description,
+            "parameters": parameters,
+            "request": request,
+            "responses": {**answers, **dict.fromkeys(errors, OpenApiResponse(None, "-"))},
+        }
+
+    def handler(self, tag: str) -> Any:
+        """Return a method that is never called and carries the description."""
+
+        def described(_view: APIView, _request: Any) -> None:
+            raise NotImplementedError
+
+        return extend_schema(**self._known, tags=[tag])(described)
+
+
+# What every creation can come to beside the errors of its form.
+_CREATING = (404, 409, 422, 503, 507)
+
+_CALLS: dict[type[APIView], tuple[str, dict[HTTPMethod, _Call]]] = {
+    health.Discovery: (
+        _SERVICE,
+        {
+            GET: _Call(
+                "discover",
+                "Who the service is and what it can do",
+                answers={200: _json("Discovery", "Identity, versions, endpoints and capabilities.")},
+                errors=(503,),
+            )
+        },
+    ),
+    health.Live: (
+        _SERVICE,
+        {GET: _Call("health", "Whether the service lives", answers={200: _json("Health", "It does.")})},
+    ),
+    health.Ready: (
+        _SERVICE,
+        {
+            GET: _Call(
+                "readiness",
+                "Whether work can be accepted and run",
+                answers={
+                    200: _json("Readiness", "It can."),
+                    503: _json("Readiness", "It cannot; `checks` says which of database, runner and disk hinders it."),
+                },
+            )
+        },
+    ),
+    Metrics: (
+        _SERVICE,
+        {
+            GET: _Call(
+                "metrics",
+                "The service in numbers",
+                "In the text format of Prometheus or as OpenMetrics, by `Accept`.",
+                answers={
+                    (200, "text/plain"): _text("The metrics."),
+                    (200, "application/openmetrics-text"): _text("The metrics."),
+                },
+            )
+        },
+    ),
+    models.ModelList: (
+        _MODELS,
+        {
+            GET: _Call(
+                "listModels", "List the models that tasks can name", answers={200: _json("ModelList", "All of them.")}
+            )
+        },
+    ),
+    models.ModelDetail: (
+        _MODELS,
+        {
+            GET: _Call(
+                "showModel",
+                "Show a model",
+                parameters=[parameters.MODEL],
+                answers={200: _json("Model", "The model.")},
+            )
+        },
+    ),
+    tasks.TaskList: (
+        _TASKS,
+        {
+            POST: _Call(
+                "createTask",
+                "Create a task",
+                "It is on disk before this answers, and runs in the background. Follow its events, or show it.",
+                parameters=[
+                    parameters.IDEMPOTENCY_KEY,
+                    answered("Location", "Where the task is.", 202),
+                    answered("Idempotent-Replayed", parameters.REPLAYED, 202),
+                ],
+                request=_body(serializers.TaskRequest, _TASK_EXAMPLE),
+                answers={202: _json("Task", "The task, accepted.")},
+                errors=_CREATING,
+            ),
+            GET: _Call(
+                "listTasks",
+                "List one's own tasks",
+                "Newest first unless told otherwise. A page looks through at most 10,000 tasks: a shorter one that "
+                "has `has_more` is gone on from with its `last_id`. Parameters that are not known are refused.",
+                parameters=[
+                    *parameters.PAGE,
+                    query(
+                        "status",
+                        {"type": "array", "items": {"type": "string", "enum": list(Status)}},
+                        "One or several, repeated or as `a,b`.",
+                    ),
+                    query("model", _TEXT, "The model's id."),
+                    OpenApiParameter(
+                        "metadata",
+                        {"type": "object", "additionalProperties": {"type": "string"}},
+                        OpenApiParameter.QUERY,
+                        description="`metadata[KEY]=value`; of several all must be equal.",
+                        style="deepObject",
+                        explode=True,
+                    ),
+                    *(
+                        query(
+                            f"created_{side}",
+                            {"type": "integer", "minimum": 0, "maximum": 10**12 - 1},
+                            "Unix seconds, exclusive.",
+                        )
+                        for side in ("after", "before")
+                    ),
+                ],
+                answers={200: _json("TaskList", "A page of tasks.")},
+            ),
+        },
+    ),
+    tasks.TaskDetail: (
+        _TASKS,
+        {
+            GET: _Call(
+                "showTask",
+                "Show a task",
+                parameters=[parameters.TASK],
+                answers={200: _json("Task", "The task with the text it has so far.")},
+            ),
+            DELETE: _Call(
+                "deleteTask",
+                "Delete a finished task",
+                "Its response goes too. One that has not finished must be cancelled first.",
+                parameters=[parameters.TASK],
+                answers={204: OpenApiResponse(None, "It is gone.")},
+                errors=(409, 507),
+            ),
+        },
+    ),
+    tasks.TaskEvents: (
+        _TASKS,
+        {
+            GET: _Call(
+                "listTaskEvents",
+                "Read or follow a task's events",
+                "A page, or with `Accept: text/event-stream` the log from the cursor on, followed until its terminal "
+                "event and `data: [DONE]`; each frame's `id` is the sequence number, its `data` an `Event`. "
+                "The same address is a websocket that sends one `Event` a message.",
+                parameters=[
+                    parameters.TASK,
+                    cursor("after", "The number of the last event that is known."),
+                    parameters.limit(100, 1000),
+                    header("Last-Event-ID", _LAST_EVENT_ID, "For streams: stands for `after`, and before it."),
+                ],
+                answers={
+                    (200, _JSON): _json("EventList", f"A page of events. {_FRAMES} where they are accepted."),
+                    (200, _EVENT_STREAM): OpenApiResponse(_STREAM, _FRAMES),
+                },
+            )
+        },
+    ),
+    tasks.TaskCancel: (
+        _TASKS,
+        {
+            POST: _Call(
+                "cancelTask",
+                "Cancel a task",
+                "Waits up to two seconds for its end. A finished task is answered as it is.",
+                parameters=[parameters.TASK],
+                answers={200: _json("Task", "The task.")},
+                errors=(507,),
+            )
+        },
+    ),
+    tasks.ResponseList: (
+        _RESPONSES,
+        {
+            POST: _Call(
+                "createResponse",
+                "Create a response",
+                "As in the Responses API: waits for the end, streams the events (`stream`), or answers at once "
+                "(`background`). A caller who hangs up cancels it, unless the request had an `Idempotency-Key`. "
+                "The same address is a websocket that takes `response.create` frames.",
+                parameters=[
+                    parameters.IDEMPOTENCY_KEY,
+                    answered("Location", "Where the response is.", 202),
+                    answered("Idempotent-Replayed", parameters.REPLAYED, 200, 202),
+                ],
+                request=_body(serializers.ResponseRequest, _EXAMPLE),
+                answers={
+                    (200, _JSON): _json("Response", f"The response, finished. {_FRAMES} with `stream`."),
+                    (200, _EVENT_STREAM): OpenApiResponse(_STREAM, _FRAMES),
+                    202: _json("Response", "The response at its birth, with `background`."),
+                },
+                errors=_CREATING,
+            )
+        },
+    ),
+    tasks.ResponseDetail: (
+        _RESPONSES,
+        {
+            GET: _Call(
+                "showResponse",
+                "Show a response, or follow its events",
+                parameters=[
+                    parameters.RESPONSE,
+                    query("stream", {"enum": ["true", "false"]}, "`true`: replay the events and follow them."),
+                    cursor("starting_after", "For streams: the number of the last event that is known."),
+                    parameters.INCLUDE,
+                ],
+                answers={
+                    (200, _JSON): _json("Response", f"The response as it is now. {_FRAMES} with `stream`."),
+                    (200, _EVENT_STREAM): OpenApiResponse(_STREAM, _FRAMES),
+                },
+            ),
+            DELETE: _Call(
+                "deleteResponse",
+                "Delete a finished response",
+                "Its task goes too; later turns keep what it said.",
+                parameters=[parameters.RESPONSE],
+                answers={200: _json("DeletedResponse", "It is gone.")},
+                errors=(409, 507),
+            ),
+        },
+    ),
+    tasks.ResponseCancel: (
+        _RESPONSES,
+        {
+            POST: _Call(
+                "cancelResponse",
+                "Cancel a response",
+                parameters=[parameters.RESPONSE],
+                answers={200: _json("Response", "The response.")},
+                errors=(507,),
+            )
+        },
+    ),
+    tasks.ResponseInputItems: (
+        _RESPONSES,
+        {
+            GET: _Call(
+                "listInputItems",
+                "List what a response answers",
+                "The whole conversation before it, newest item first unless told otherwise.",
+                parameters=[parameters.RESPONSE, *parameters.PAGE, parameters.INCLUDE],
+                answers={200: _json("ItemList", "A page of items.")},
+            )
+        },
+    ),
+    tasks.ResponseInputTokens: (
+        _RESPONSES,
+        {
+            POST: _Call(
+                "countInputTokens",
+                "Count the tokens of a prompt",
+                "What a creation would count; also where it would be too long.",
+                request=_body(serializers.CountRequest, _SEALED_EXAMPLE),
+                answers={200: _json("InputTokens", "The number.")},
+                errors=(404, 409),
+            )
+        },
+    ),
+    tasks.ResponseCompact: (
+        _RESPONSES,
+        {
+            POST: _Call(
+                "compactConversation",
+                "Give a conversation back in its compact form",
+                "No model is asked, nothing is lost and nothing is stored.",
+                request=_body(serializers.CompactRequest, _SEALED_EXAMPLE),
+                answers={200: _json("CompactedConversation", "The messages of the user, and all of it, sealed.")},
+                errors=(404, 409),
+            )
+        },
+    ),
+}
+
+
+class Described(OpenApiViewExtension):
+    """Every view whose calls are described here."""
+
+    target_class = APIView
+    match_subclasses = True
+
+    # Of calls that are answered in front of their views, where no permission is asked.
+    _SCOPES: ClassVar[dict[type[APIView], dict[str, str]]] = {tasks.ResponseList: {"POST": RESPONSES_WRITE}}
+
+    def view_replacement(self) -> type[APIView]:
+        """Return a view whose methods carry their descriptions."""
+        view: type[APIView] = self.target
+        if view not in _CALLS:
+            return view
+        tag, calls = _CALLS[view]
+        methods = {method.lower(): call.handler(tag) for method, call in calls.items()}
+        scopes = {"required_scopes": self._SCOPES[view]} if view in self._SCOPES else {}
+        return type(view.__name__, (view,), {**methods, **scopes})

@@ -1,0 +1,150 @@
+"""How the fields of request bodies, which take JSON as it is, look in JSON Schema."""
+
+from copy import deepcopy
+
+from drf_spectacular.extensions import OpenApiSerializerFieldExtension
+from drf_spectacular.openapi import AutoSchema
+
+from lmsp_site.openapi.items import INPUT, Schema
+from lmsp_site.strict_json import MAX_INTEGER
+
+
+class _Fixed(OpenApiSerializerFieldExtension):
+    """A field whose schema is always the same; that it may be null is added to it."""
+
+    schema: Schema
+
+    def map_serializer_field(self, auto_schema: AutoSchema, direction: str) -> Schema:
+        """Return it."""
+        return deepcopy(self.schema)
+
+
+class Integers(OpenApiSerializerFieldExtension):
+    """Integers that every JSON reader keeps."""
+
+    target_class = "lmsp_site.fields.StrictInteger"
+
+    def map_serializer_field(self, auto_schema: AutoSchema, direction: str) -> Schema:
+        """Return the range that is taken."""
+        least, most = self.target.min_value, self.target.max_value
+        return {
+            "type": "integer",
+            "minimum": -MAX_INTEGER if least is None else least,
+            "maximum": MAX_INTEGER if most is None else most,
+        }
+
+
+class Choices(OpenApiSerializerFieldExtension):
+    """One of some strings."""
+
+    target_class = "lmsp_site.fields.StrictChoice"
+
+    def map_serializer_field(self, auto_schema: AutoSchema, direction: str) -> Schema:
+        """Return which."""
+        return {"type": "string", "enum": [*self.target.allowed, *([None] if self.target.allow_null else [])]}
+
+
+class RefusedFields(OpenApiSerializerFieldExtension):
+    """What cannot be asked for."""
+
+    target_class = "lmsp_site.fields.Refused"
+
+    def map_serializer_field(self, auto_schema: AutoSchema, direction: str) -> Schema:
+        """Return that null alone is taken, and why."""
+        # The library adds the one kind that is left.
+        return {"anyOf": [], "description": f"Refused. {self.target.reason}"}
+
+
+class Input(_Fixed):
+    """``input``."""
+
+    target_class = "tasks_app.input_items.InputField"
+    schema = INPUT
+
+
+class Stop(_Fixed):
+    """``stop``."""
+
+    target_class = "tasks_app.request_fields.StopField"
+    schema = {
+        "description": "Texts at which the generation ends; they are not part of the output.",
+        "anyOf": [
+            {"type": "string", "minLength": 1, "maxLength": 500},
+            {"type": "array", "maxItems": 16, "items": {"type": "string", "minLength": 1, "maxLength": 500}},
+        ],
+    }
+
+
+class Metadata(_Fixed):
+    """``metadata``."""
+
+    target_class = "tasks_app.request_fields.MetadataField"
+    schema = {
+        "type": "object",
+        "description": "What the client wants to find again; lists of tasks can be narrowed by it.",
+        "maxProperties": 16,
+        "propertyNames": {"maxLength": 64},
+        "additionalProperties": {"type": "string", "maxLength": 512},
+    }
+
+
+class Include(_Fixed):
+    """``include``."""
+
+    target_class = "tasks_app.request_fields.IncludeField"
+    schema = {
+        "type": "array",
+        "description": "Changes nothing: none of these is about anything that a model of this service puts out.",
+        "maxItems": 16,
+        "items": {
+            "type": "string",
+            "enum": [
+                "file_search_call.results",
+                "web_search_call.results",
+                "web_search_call.action.sources",
+                "message.input_image.image_url",
+                "computer_call_output.output.image_url",
+                "code_interpreter_call.outputs",
+                "reasoning.encrypted_content",
+            ],
+        },
+    }
+
+
+class Text(_Fixed):
+    """``text``."""
+
+    target_class = "tasks_app.request_fields.TextField"
+    schema = {
+        "type": "object",
+        "description": "Models answer in plain text.",
+        "properties": {
+            "format": {
+                "type": ["object", "null"],
+                "properties": {"type": {"const": "text"}},
+                "required": ["type"],
+            },
+            "verbosity": {"enum": ["medium", None]},
+        },
+    }
+
+
+class Reasoning(_Fixed):
+    """``reasoning``."""
+
+    target_class = "tasks_app.request_fields.ReasoningField"
+    schema = {
+        "type": "object",
+        "description": "No model reasons apart from its answer.",
+        "properties": {
+            "effort": {"enum": ["none", None]},
+            "summary": {"enum": ["auto", "concise", "detailed", None]},
+        },
+    }
+
+
+class ToolChoice(_Fixed):
+    """``tool_choice``."""
+
+    target_class = "tasks_app.request_fields.ToolChoiceField"
+    schema = {"type": "string", "enum": ["auto", "none", None], "description": "There are no tools yet."}

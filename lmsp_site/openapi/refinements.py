@@ -1,0 +1,57 @@
+"""What request bodies mean beside the types of their fields: reasons, examples, and what serializers check on top."""
+
+from lmsp_site.openapi.items import Schema
+
+_MEANINGS: dict[str, str] = {
+    "model": "The id of a model; an unknown one is answered with 404.",
+    "input": "What is to be answered. Required unless `previous_response_id` is sent.",
+    "instructions": "A system message before all others; the next turn does not inherit it.",
+    "previous_response_id": "The response whose input and output come before `input`.",
+    "truncation": "`auto` leaves out the oldest turns of a prompt that would be too long.",
+    "max_output_tokens": "Without it the generation may run to the end of the context.",
+    "seed": "The same seed and request give the same output.",
+    "on_restart": "What becomes of the task when a restart of the service finds it unfinished.",
+    "expires_at": "Unix seconds: a task that has not finished by then fails with `expired`.",
+    "priority": "Whose turn it is in the queue.",
+    "service_tier": "`flex` is the priority `batch`; `priority` and `fast` are `interactive`.",
+    "store": "`false` deletes task and response once the answer was sent.",
+    "stream": "Answer with server-sent events.",
+    "background": "Answer with 202 at once.",
+    "tools": "No model calls tools yet.",
+    "top_logprobs": "Log probabilities are not returned.",
+    "logprobs": "Log probabilities are not returned.",
+    **dict.fromkeys(
+        ("parallel_tool_calls", "max_tool_calls", "prompt_cache_key", "safety_identifier"),
+        "Shown again; changes nothing.",
+    ),
+}
+
+# What the methods `validate…` of the serializers refuse.
+_CHECKS: Schema = {
+    "tools": {"maxItems": 0},
+    "top_logprobs": {"maximum": 0},
+    "logprobs": {"enum": [False, None]},
+}
+_CHECKS_OF: dict[str, Schema] = {
+    "TaskRequest": {
+        "stream": {"enum": [False, None], "description": "A task is not streamed by this call; read its events."},
+        "background": {"enum": [True, None], "description": "A task runs in the background."},
+        "store": {"enum": [True, None], "description": "A task is always stored."},
+    },
+}
+
+
+def refine(schemas: Schema) -> None:
+    """Add it to the components of request bodies."""
+    for name, schema in schemas.items():
+        properties = schema.get("properties", {})
+        for field, described in properties.items():
+            if field in _MEANINGS:
+                described["description"] = _MEANINGS[field]
+            described |= {**_CHECKS.get(field, {}), **_CHECKS_OF.get(name, {}).get(field, {})}
+        if {"input", "previous_response_id"} <= properties.keys():
+            # One that is null is as good as not sent.
+            schema["anyOf"] = [
+                {"required": [field], "properties": {field: {"not": {"type": "null"}}}}
+                for field in ("input", "previous_response_id")
+            ]
