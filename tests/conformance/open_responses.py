@@ -54,6 +54,44 @@ def check_items(items: list[dict[str, Any]]) -> None:
     check_compaction({**empty, "output": items})
 
 
+def check_error(body: dict[str, Any]) -> None:
+    """See that the body of a refusal is the envelope, with every key."""
+    assert body.keys() == {"error"}
+    assert body["error"].keys() == {"message", "type", "param", "code"}
+    openresponses_types.ErrorPayload.model_validate_json(json.dumps(body["error"]), strict=True)
+
+
+def check_socket_error(event: dict[str, Any]) -> None:
+    """See that an error on a websocket is one."""
+    openresponses_types.WebSocketErrorEvent.model_validate_json(json.dumps(event), strict=True)
+    check_error({"error": event["error"]})
+    assert event.keys() == {"type", "status", "error"}
+
+
+def check_list(page: dict[str, Any]) -> None:
+    """See that a page is one; the release knows items, and no models."""
+    assert page.keys() == {"object", "data", "first_id", "last_id", "has_more"}
+    check_items([item for item in page["data"] if item.get("object") != "model"])
+
+
+def check(status: int, body: dict[str, Any]) -> str:
+    """See that an object that came with an HTTP status (101: over a websocket) is as it should be; return its kind."""
+    if "type" in body:
+        check_socket_error(body) if (status, body["type"]) == (101, "error") else check_event(body)
+        return str(body["type"])
+    if status >= 400:
+        check_error(body)
+        return "error"
+    kind = str(body["object"])
+    if body.get("deleted"):
+        assert body.keys() == {"id", "object", "deleted"}
+    elif kind in _CHECKS:
+        _CHECKS[kind](body)
+    else:
+        assert kind in _KNOWN_ELSEWHERE, kind
+    return kind
+
+
 def check_event(event: dict[str, Any]) -> None:
     """See that an event is one that the release knows, or ours; a response in it is checked too."""
     if "response" in event:
@@ -62,3 +100,8 @@ def check_event(event: dict[str, Any]) -> None:
         EVENTS[event["type"]].model_validate_json(json.dumps(event), strict=True)
     # Both official clients throw at an event with this key.
     assert not event.get("error")
+
+
+_CHECKS = {"response": check_response, "response.compaction": check_compaction, "list": check_list}
+# The official API has these, and Open Responses does not.
+_KNOWN_ELSEWHERE = {"model", "response.input_tokens"}

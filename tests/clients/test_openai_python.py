@@ -1,22 +1,17 @@
-"""The official `openai` package, unmodified, against the service."""
+"""The official `openai` package, unmodified: what people do with it."""
 
-from collections.abc import Iterator
+import asyncio
 from typing import Any
 
 import openai
 import pytest
-from openai import OpenAI
+from openai import AsyncOpenAI, OpenAI
 from openai.types.responses import Response
 from openai.types.responses.responses_server_event import ResponseWsError
 
-from tests.api.bodies import STORY, TOO_LONG
+from tests.api.bodies import STORY
+from tests.clients.line import Line
 from tests.service import MODEL, Service, eventually
-
-
-@pytest.fixture(scope="module")
-def official(service: Service) -> Iterator[OpenAI]:
-    with OpenAI(base_url=f"{service.url}/v1", api_key=service.token, max_retries=0, timeout=60) as client:
-        yield client
 
 
 def test_a_response_is_created_and_retrieved(official: OpenAI) -> None:
@@ -88,6 +83,33 @@ def test_a_stream_is_taken_up_again(official: OpenAI) -> None:
     assert rest[-1].type == "response.incomplete"
 
 
+def test_a_stream_is_taken_up_again_after_its_line_was_cut(official: OpenAI, line: Line) -> None:
+    begun: list[Any] = []
+
+    def read_on() -> None:
+        for event in cut:
+            begun.append(event)
+            if event.type == "response.output_text.delta":
+                line.cut()
+
+    cut = official.responses.create(
+        model=MODEL, input=STORY, temperature=0, max_output_tokens=120, background=True, stream=True
+    )
+    with pytest.raises(openai.APIConnectionError):
+        read_on()
+    assert begun[0].type == "response.created"
+    with official.responses.retrieve(
+        begun[0].response.id, stream=True, starting_after=begun[-1].sequence_number
+    ) as following:
+        rest = list(following)
+    assert rest[-1].type == "response.incomplete"
+    text = "".join(event.delta for event in [*begun, *rest] if event.type == "response.output_text.delta")
+    assert text == rest[-1].response.output_text
+    seen = line.check()
+    # The second time nothing came that had been there before.
+    assert (seen["response.created"], seen["response.incomplete"]) == (1, 1)
+
+
 def test_the_stream_helper_takes_up_a_response_by_its_id(official: OpenAI) -> None:
     response = official.responses.create(model=MODEL, input=STORY, temperature=0, max_output_tokens=12, background=True)
     with official.responses.stream(response_id=response.id) as stream:
@@ -143,92 +165,27 @@ def test_a_response_is_deleted(official: OpenAI) -> None:
     for call in (official.responses.retrieve, official.responses.delete):
         with pytest.raises(openai.NotFoundError):
             call(response.id)
-    running = official.responses.create(model=MODEL, input=STORY, max_output_tokens=1000, background=True)
-    with pytest.raises(openai.ConflictError):
-        # By the client's own retries this would take seconds.
-        official.with_options(max_retries=2).responses.delete(running.id)
-    official.responses.cancel(running.id)
+
+
+def test_the_asynchronous_client_does_the_same(line: Line, service: Service) -> None:
+    async def asked() -> None:
+        async with AsyncOpenAI(base_url=f"{line.url}/v1", api_key=service.token, max_retries=0) as client:
+            responses = client.responses
+            request: Any = {"model": MODEL, "input": "Hi", "temperature": 0, "max_output_tokens": 8}
+            whole, stream = await asyncio.gather(responses.create(**request), responses.create(**request, stream=True))
+            events = [event async for event in stream]
+            assert events[-1].response.output_text == whole.output_text != ""
+            waiting = await responses.create(**{**request, "max_output_tokens": 1000}, background=True)
+            assert (await responses.cancel(waiting.id)).status in ("in_progress", "cancelled")
+            with pytest.raises(openai.NotFoundError):
+                await responses.retrieve("resp_unknown")
+
+    asyncio.run(asked())
 
 
 def test_models_are_listed_and_retrieved(official: OpenAI) -> None:
     listed = {model.id: model for model in official.models.list()}
     assert listed[MODEL] == official.models.retrieve(MODEL)
-
-
-@pytest.mark.parametrize(
-    ("request_", "kind", "status", "code"),
-    [
-        ({"model": "unknown"}, openai.NotFoundError, 404, "model_not_found"),
-        ({"temperature": 9}, openai.BadRequestError, 400, "invalid_value"),
-        ({"input": TOO_LONG}, openai.BadRequestError, 400, "context_length_exceeded"),
-    ],
-)
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_refusal_is_an_exception_of_its_kind(
-    official: OpenAI,
-    request_: dict[str, Any],
-    kind: type[openai.APIStatusError],
-    status: int,
-    code: str,
-    *,
-    stream: bool,
-) -> None:
-    with pytest.raises(kind) as refused:
-        official.responses.create(**{"model": MODEL, "input": "Hi", **request_}, stream=stream)
-    assert (refused.value.status_code, refused.value.code) == (status, code)
-    assert refused.value.type == ("not_found_error" if status == 404 else "invalid_request_error")
-    assert refused.value.message
-
-
-def test_who_may_not_is_told_by_exceptions(service: Service) -> None:
-    with (
-        OpenAI(base_url=f"{service.url}/v1", api_key="lmsp_wrong", max_retries=0) as unknown,
-        pytest.raises(openai.AuthenticationError) as refused,
-    ):
-        unknown.models.list()
-    assert refused.value.code == "invalid_token"
-    token = service.pair("reader", "models:read")
-    with OpenAI(base_url=f"{service.url}/v1", api_key=token, max_retries=0) as reader:
-        with pytest.raises(openai.PermissionDeniedError):
-            reader.responses.create(model=MODEL, input="Hi")
-        with pytest.raises(openai.PermissionDeniedError):
-            reader.responses.retrieve("resp_unknown")
-        assert reader.models.list().data
-
-
-def test_a_key_used_twice_is_an_exception(official: OpenAI) -> None:
-    def create(text: str) -> Any:
-        return official.responses.create(
-            model=MODEL, input=text, max_output_tokens=1, extra_headers={"Idempotency-Key": "official"}
-        )
-
-    assert create("Hi") == create("Hi")
-    with pytest.raises(openai.UnprocessableEntityError) as refused:
-        create("Hello")
-    assert refused.value.code == "idempotency_key_reused"
-
-
-def test_what_the_client_sends_again_after_a_timeout_is_the_same_task(service: Service) -> None:
-    def impatient_once(request: Any) -> None:
-        if request.headers["x-stainless-retry-count"] == "0":
-            request.extensions["timeout"] = {"read": 0.05}
-
-    with (
-        openai.DefaultHttpxClient(event_hooks={"request": [impatient_once]}) as transport,
-        OpenAI(base_url=f"{service.url}/v1", api_key=service.token, http_client=transport, max_retries=2) as impatient,
-    ):
-        answer = impatient.responses.with_raw_response.create(
-            model=MODEL,
-            input="Hi",
-            max_output_tokens=8,
-            metadata={"who": "impatient"},
-            extra_headers={"Idempotency-Key": "impatient"},
-        )
-    assert answer.retries_taken == 1
-    assert answer.headers["idempotent-replayed"] == "true"
-    assert answer.parse().output_text
-    count = "SELECT count(*) FROM tasks WHERE json_extract(metadata, '$.who') = 'impatient'"
-    assert service.sql(count) == [(1,)]
 
 
 # The client opens its socket in a way that the library will give up.
