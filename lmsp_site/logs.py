@@ -55,6 +55,18 @@ class KeyValueFormatter(JSONFormatter):
         return " ".join(f"{name}={_word(value)}" for name, value in self.fields(record).items())
 
 
+# Answers by which the service says that it cannot take a call now: its own lines say why, once and not for each caller.
+_REFUSALS = (503, 507)
+
+
+class Unexpected(logging.Filter):
+    """Passes over calls that were refused on purpose, which Django logs as errors."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether the record is to be written."""
+        return getattr(record, "status_code", None) not in _REFUSALS
+
+
 # ``serve`` sets it, for its children: the file's name and the bytes after which it is renamed, with a colon between.
 FILE_VARIABLE = "LMSP_LOG_FILE"
 FORMATTERS = {"keyvalue": KeyValueFormatter, "json": JSONFormatter}
@@ -82,11 +94,13 @@ def configuration(log_format: str, level: str) -> dict[str, Any]:
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"line": {"()": FORMATTERS[log_format]}},
+        "filters": {"unexpected": {"()": Unexpected}},
         "handlers": handlers,
         "root": {"level": level, "handlers": list(handlers)},
         "loggers": {
             # Django gives this logger handlers of its own, which would write every line a second time.
             "django": {"handlers": [], "propagate": True},
+            "django.request": {"filters": ["unexpected"]},
             # It reports each connection at INFO.
             "daphne": {"level": "WARNING"},
         },

@@ -124,3 +124,18 @@ def test_a_process_logs_to_standard_error_only() -> None:
 
     assert process.stdout == ""
     assert json.loads(process.stderr)["event"] == "here"
+
+
+def test_calls_that_are_refused_on_purpose_are_no_errors_and_faults_are() -> None:
+    program = (
+        "from lmsp_site import logs; import logging; logs.configure()\n"
+        "for status in (503, 500): logging.getLogger('django.request').error('here', extra={'status_code': status})"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "LMSP_LOG_FORMAT": "json"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [json.loads(line)["status_code"] for line in process.stderr.splitlines()] == [500]
