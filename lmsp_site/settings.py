@@ -112,9 +112,9 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.1",
     "TITLE": "LMSP service",
     "VERSION": __version__,
-    "DESCRIPTION": "A local model service: LMSP 1.0 (draft) and the Responses API. Every call asks for a token but "
-    "those of the section Service. Errors come in one envelope; a verb that an address does not have is answered "
-    "with 405. Websockets: `/v1/events`, `/v1/responses` and `/v1/tasks/{task_id}/events`.",
+    "DESCRIPTION": "A local model service: LMSP 1.0 (draft), the Responses API and chat completions. Every call asks "
+    "for a token but those of the section Service. Errors come in one envelope; a verb that an address does not have "
+    "is answered with 405. Websockets: `/v1/events`, `/v1/responses` and `/v1/tasks/{task_id}/events`.",
     "SERVERS": [{"url": "/"}],
     "ENFORCE_NON_BLANK_FIELDS": True,
     "POSTPROCESSING_HOOKS": ["lmsp_site.openapi.document.complete"],

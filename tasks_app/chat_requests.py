@@ -92,19 +92,19 @@ def _called(call: Any, called: str) -> Item:
     return read_item({"type": "function_call", **made}, f"{called}, read as function_call")
 
 
-class _Only(serializers.Field):
+class Only(serializers.Field):
     """What would ask for more than this service does: it takes the values that do not."""
 
     def __init__(self, *values: Any, reason: str) -> None:
-        self._values = values
-        self._reason = reason
+        self.values = values
+        self.reason = reason
         super().__init__(allow_null=True, default=None)
 
     def to_internal_value(self, data: Any) -> Any:
         """Refuse all others."""
         # In Python True is 1.
-        if not any(type(data) is type(value) and data == value for value in self._values):
-            raise serializers.ValidationError(self._reason)
+        if not any(type(data) is type(value) and data == value for value in self.values):
+            raise serializers.ValidationError(self.reason)
         return data
 
     def to_representation(self, value: Any) -> Any:
@@ -112,17 +112,17 @@ class _Only(serializers.Field):
         return value
 
 
-class _Member(serializers.Field):
+class Member(serializers.Field):
     """What in a response request is a member of another field; becomes that field."""
 
-    def __init__(self, whole: serializers.Field, name: str) -> None:
-        self._whole = whole
-        self._name = name
+    def __init__(self, whole: serializers.Field, member: str) -> None:
+        self.whole = whole
+        self.member = member
         super().__init__(allow_null=True, default=None)
 
     def to_internal_value(self, data: Any) -> Any:
         """Read it as that field does."""
-        return self._whole.to_internal_value({self._name: data})
+        return self.whole.to_internal_value({self.member: data})
 
     def to_representation(self, value: Any) -> Any:
         """Return the value as it is."""
@@ -142,15 +142,15 @@ class ChatRequest(ResponseRequest):
     messages = MessagesField()
     max_completion_tokens = StrictInteger(allow_null=True, min_value=1, max_value=_MOST_TOKENS, default=None)
     max_tokens = StrictInteger(allow_null=True, min_value=1, max_value=_MOST_TOKENS, default=None)
-    response_format = _Member(TextField(), "format")
-    verbosity = _Member(TextField(), "verbosity")
-    reasoning_effort = _Member(ReasoningField(), "effort")
+    response_format = Member(TextField(), "format")
+    verbosity = Member(TextField(), "verbosity")
+    reasoning_effort = Member(ReasoningField(), "effort")
     stream_options = StreamOptions(allow_null=True, default=None)
-    n = _Only(1, reason="This service gives one answer to a request; n must be 1.")
-    modalities = _Only(["text"], reason='This service answers in text only; modalities must be ["text"].')
-    logit_bias = _Only({}, reason="This service does not bias tokens; leave logit_bias out.")
-    functions = _Only([], reason="This service cannot call functions yet; leave functions out.")
-    function_call = _Only("auto", "none", reason='This service cannot call functions yet; use "auto" or "none".')
+    n = Only(1, reason="This service gives one answer to a request; n must be 1.")
+    modalities = Only(["text"], reason='This service answers in text only; modalities must be ["text"].')
+    logit_bias = Only({}, reason="This service does not bias tokens; leave logit_bias out.")
+    functions = Only([], reason="This service cannot call functions yet; leave functions out.")
+    function_call = Only("auto", "none", reason='This service cannot call functions yet; use "auto" or "none".')
     audio = Refused("This service answers in text only.")
     web_search_options = Refused("This service does not search the web.")
 

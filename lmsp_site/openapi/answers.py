@@ -19,14 +19,15 @@ from tasks_app.models import Priority
 from tasks_app.states import RESPONSE_STATUS, STATE_ANNOUNCED_BY, EventType, Status
 
 _ANYTHING: Schema = {"type": "object", "additionalProperties": True}
-_TIME: Schema = {"type": "integer", "description": "Unix seconds."}
+TIME: Schema = {"type": "integer", "description": "Unix seconds."}
 _MAYBE_TIME: Schema = {"type": ["integer", "null"], "description": "Unix seconds."}
 _MAYBE_STRING: Schema = {"type": ["string", "null"]}
 _MAYBE_INTEGER: Schema = {"type": ["integer", "null"]}
 _NUMBER: Schema = {"type": "number"}
 _BOOLEAN: Schema = {"type": "boolean"}
-_METADATA: Schema = {"type": "object", "additionalProperties": STRING}
+METADATA: Schema = {"type": "object", "additionalProperties": STRING}
 _POLICY = const(*RestartPolicy.values)
+LMSP = record({"task_id": STRING, "on_restart": _POLICY, "seed": INTEGER, "dropped_items": COUNT})
 _FAILURE = nullable(record({"code": STRING, "message": STRING}))
 _INCOMPLETE = nullable(record({"reason": STRING}))
 
@@ -115,8 +116,8 @@ COMPONENTS: Schema = {
             "error": _FAILURE,
             "usage": ref("Usage"),
             "last_sequence_number": {**INTEGER, "description": "The number of its last event."},
-            "metadata": _METADATA,
-            "created_at": _TIME,
+            "metadata": METADATA,
+            "created_at": TIME,
             "started_at": _MAYBE_TIME,
             "finished_at": _MAYBE_TIME,
             "expires_at": _MAYBE_TIME,
@@ -136,7 +137,7 @@ COMPONENTS: Schema = {
         {
             "id": STRING,
             "object": const("response"),
-            "created_at": _TIME,
+            "created_at": TIME,
             "completed_at": _MAYBE_TIME,
             "status": const(*sorted({*RESPONSE_STATUS.values(), "incomplete"})),
             "incomplete_details": _INCOMPLETE,
@@ -162,10 +163,10 @@ COMPONENTS: Schema = {
             "store": _BOOLEAN,
             "background": _BOOLEAN,
             "service_tier": STRING,
-            "metadata": _METADATA,
+            "metadata": METADATA,
             "safety_identifier": _MAYBE_STRING,
             "prompt_cache_key": _MAYBE_STRING,
-            "lmsp": record({"task_id": STRING, "on_restart": _POLICY, "seed": INTEGER, "dropped_items": COUNT}),
+            "lmsp": LMSP,
         },
         description="The response object of Open Responses; `lmsp` is what this service adds.",
     ),
@@ -176,7 +177,7 @@ COMPONENTS: Schema = {
         {
             "id": STRING,
             "object": const("response.compaction"),
-            "created_at": _TIME,
+            "created_at": TIME,
             "output": listed(either(ref("Message"), ref("Compaction"))),
             "usage": ref("Usage"),
         },
@@ -186,7 +187,7 @@ COMPONENTS: Schema = {
         {
             "id": STRING,
             "object": const("model"),
-            "created": _TIME,
+            "created": TIME,
             "owned_by": STRING,
             "digest": {**STRING, "description": "SHA-256 of the file."},
             "size_bytes": COUNT,

@@ -10,7 +10,7 @@ _MEANING = {
     scopes.MODELS_READ: "the catalogue",
     scopes.TASKS_READ: "one's own tasks and their events",
     scopes.TASKS_WRITE: "creating, cancelling and deleting tasks",
-    scopes.RESPONSES_WRITE: "everything under `/v1/responses`",
+    scopes.RESPONSES_WRITE: "everything under `/v1/responses`, and chat completions",
 }
 
 

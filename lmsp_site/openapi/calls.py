@@ -17,7 +17,7 @@ from lmsp_site.openapi import parameters
 from lmsp_site.openapi.items import Schema, ref
 from lmsp_site.openapi.parameters import answered, cursor, header, query
 from models_app import views as models
-from tasks_app import serializers
+from tasks_app import chat_requests, serializers
 from tasks_app import views as tasks
 from tasks_app.metrics.view import Metrics
 from tasks_app.states import Status
@@ -25,14 +25,23 @@ from tasks_app.states import Status
 GET, POST, DELETE = HTTPMethod.GET, HTTPMethod.POST, HTTPMethod.DELETE
 _JSON, _EVENT_STREAM = "application/json", "text/event-stream"
 _TEXT: Schema = {"type": "string"}
-_SERVICE, _MODELS, _TASKS, _RESPONSES = "Service", "Models", "Tasks", "Responses"
+_SERVICE, _MODELS, _TASKS, _RESPONSES, _CHAT = "Service", "Models", "Tasks", "Responses", "Chat completions"
 _LAST_EVENT_ID: Schema = {"type": "string", "pattern": "^[0-9]{1,15}$"}
 _FRAMES = "Server-sent events"
 # What a schema of this media type describes, the body, a frame or its data, is not agreed on: it is said in words.
 _STREAM: Schema = {"description": "Frames whose `data` is an `Event`, and `data: [DONE]` at the end."}
+_CHUNKS: Schema = {
+    "description": "Frames whose `data` is a `ChatCompletionChunk`, and `data: [DONE]` at the end. Where there is no "
+    "completion the frame before it is an `Error`."
+}
 
 _EXAMPLE = {"model": "smollm2-135m-instruct", "input": "Write a haiku about the sea.", "max_output_tokens": 64}
 _TASK_EXAMPLE = {**_EXAMPLE, "on_restart": "resume", "metadata": {"project": "poems"}}
+_CHAT_EXAMPLE = {
+    "model": "smollm2-135m-instruct",
+    "messages": [{"role": "user", "content": "Write a haiku about the sea."}],
+    "max_completion_tokens": 64,
+}
 _SEALED_EXAMPLE = {"model": "smollm2-135m-instruct", "input": "My name is Ada."}
 
 
@@ -279,6 +288,28 @@ _CALLS: dict[type[APIView], tuple[str, dict[HTTPMethod, _Call]]] = {
             )
         },
     ),
+    tasks.ChatCompletionList: (
+        _CHAT,
+        {
+            POST: _Call(
+                "createChatCompletion",
+                "Create a chat completion",
+                "Another face of `POST /v1/responses`, for clients that speak nothing newer: the same task and "
+                "response, which the other calls show, cancel and go on from. Waits for the end, or streams chunks "
+                "(`stream`). A caller who hangs up cancels it, unless the request had an `Idempotency-Key`.",
+                parameters=[
+                    parameters.IDEMPOTENCY_KEY,
+                    answered("Idempotent-Replayed", parameters.REPLAYED, 200),
+                ],
+                request=_body(chat_requests.ChatRequest, _CHAT_EXAMPLE),
+                answers={
+                    (200, _JSON): _json("ChatCompletion", f"The completion. {_FRAMES} with `stream`."),
+                    (200, _EVENT_STREAM): OpenApiResponse(_CHUNKS, _FRAMES),
+                },
+                errors=_CREATING,
+            )
+        },
+    ),
     tasks.ResponseDetail: (
         _RESPONSES,
         {
@@ -366,7 +397,10 @@ class Described(OpenApiViewExtension):
     match_subclasses = True
 
     # Of calls that are answered in front of their views, where no permission is asked.
-    _SCOPES: ClassVar[dict[type[APIView], dict[str, str]]] = {tasks.ResponseList: {"POST": RESPONSES_WRITE}}
+    _SCOPES: ClassVar[dict[type[APIView], dict[str, str]]] = {
+        tasks.ResponseList: {"POST": RESPONSES_WRITE},
+        tasks.ChatCompletionList: {"POST": RESPONSES_WRITE},
+    }
 
     def view_replacement(self) -> type[APIView]:
         """Return a view whose methods carry their descriptions."""

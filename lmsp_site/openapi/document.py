@@ -9,6 +9,7 @@ from drf_spectacular.generators import SchemaGenerator
 # Three of them are imported for the extensions in them, which the library finds by their base classes.
 from lmsp_site.openapi import authentication, calls, errors, fields, refinements  # noqa: F401
 from lmsp_site.openapi.answers import COMPONENTS
+from lmsp_site.openapi.chat import CHAT
 from lmsp_site.openapi.items import INPUT_ITEMS, ITEMS, Schema
 from lmsp_site.views import encode
 
@@ -34,7 +35,7 @@ def complete(result: Schema, **_: Any) -> Schema:
     """
     components = result["components"]
     refinements.refine(components["schemas"])
-    components["schemas"] |= {**INPUT_ITEMS, **ITEMS, **COMPONENTS}
+    components["schemas"] |= {**INPUT_ITEMS, **ITEMS, **COMPONENTS, **CHAT}
     components["responses"] = errors.RESPONSES
     for path, operations in result["paths"].items():
         for method, operation in operations.items():

@@ -6,6 +6,8 @@ from lmsp_site.openapi.items import Schema, ref
 
 _RETRY_AFTER: Schema = {"description": "Seconds until it is worth another try.", "schema": {"type": "string"}}
 
+_SHOULD_RETRY: Schema = {"schema": {"type": "string"}}
+
 # By status: the component's name, what it means, the codes it comes with, further headers.
 _ERRORS: dict[int, tuple[str, str, tuple[str, ...], Schema]] = {
     400: (
@@ -40,8 +42,8 @@ _ERRORS: dict[int, tuple[str, str, tuple[str, ...], Schema]] = {
     409: (
         "Conflict",
         "The request does not fit what the thing is at present. `x-should-retry: false` where it never will.",
-        ("task_not_finished", "response_not_finished"),
-        {"x-should-retry": {"schema": {"type": "string"}}},
+        ("task_not_finished", "response_not_finished", "response_cancelled"),
+        {"x-should-retry": _SHOULD_RETRY},
     ),
     413: ("PayloadTooLarge", "The body is over the limit.", ("payload_too_large",), {}),
     415: ("UnsupportedMediaType", "The body is not sent as JSON.", ("unsupported_media_type",), {}),
@@ -51,7 +53,13 @@ _ERRORS: dict[int, tuple[str, str, tuple[str, ...], Schema]] = {
         ("idempotency_key_reused",),
         {},
     ),
-    500: ("ServerError", "Something that the service did not foresee.", ("internal_error",), {}),
+    500: (
+        "ServerError",
+        "Something that the service did not foresee; of a chat completion also a generation that has failed, with the "
+        "code of the task's error.",
+        ("internal_error",),
+        {"x-should-retry": _SHOULD_RETRY},
+    ),
     503: (
         "Unavailable",
         "Nothing was stored; the same request may succeed in a moment.",

@@ -5,6 +5,7 @@ from copy import deepcopy
 from drf_spectacular.extensions import OpenApiSerializerFieldExtension
 from drf_spectacular.openapi import AutoSchema
 
+from lmsp_site.openapi.chat import MESSAGES
 from lmsp_site.openapi.items import INPUT, Schema
 from lmsp_site.strict_json import MAX_INTEGER
 
@@ -53,6 +54,34 @@ class RefusedFields(OpenApiSerializerFieldExtension):
         """Return that null alone is taken, and why."""
         # The library adds the one kind that is left.
         return {"anyOf": [], "description": f"Refused. {self.target.reason}"}
+
+
+class OnlyFields(OpenApiSerializerFieldExtension):
+    """What can be asked for as long as it asks for nothing."""
+
+    target_class = "tasks_app.chat_requests.Only"
+
+    def map_serializer_field(self, auto_schema: AutoSchema, direction: str) -> Schema:
+        """Return the values that are taken, and why no others are."""
+        return {"anyOf": [{"enum": list(self.target.values)}], "description": self.target.reason}
+
+
+class Members(OpenApiSerializerFieldExtension):
+    """What is a member of another field in a response request."""
+
+    target_class = "tasks_app.chat_requests.Member"
+
+    def map_serializer_field(self, auto_schema: AutoSchema, direction: str) -> Schema:
+        """Return what that field says of it."""
+        whole = auto_schema._map_serializer_field(self.target.whole, direction)
+        return {"anyOf": [whole["properties"][self.target.member]]}
+
+
+class Messages(_Fixed):
+    """``messages``."""
+
+    target_class = "tasks_app.chat_requests.MessagesField"
+    schema = MESSAGES
 
 
 class Input(_Fixed):

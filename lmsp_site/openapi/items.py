@@ -33,7 +33,7 @@ def record(properties: Schema, *optional: str, **more: Any) -> Schema:
     }
 
 
-def const(*values: str | None) -> Schema:
+def const(*values: str | int | None) -> Schema:
     """Return the one value there is, or one of some."""
     return {"const": values[0]} if len(values) == 1 else {"enum": list(values)}
 
@@ -46,24 +46,24 @@ def listed(schema: Schema, most: int | None = None) -> Schema:
 STRING: Schema = {"type": "string"}
 INTEGER: Schema = {"type": "integer"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
-_TEXT: Schema = {"type": "string", "maxLength": _MAX_TEXT}
+TEXT: Schema = {"type": "string", "maxLength": _MAX_TEXT}
 _ID: Schema = {"type": "string", "pattern": "^[A-Za-z0-9_.:-]{1,128}$"}
-_CALL_ID: Schema = {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[^\\s\\x00-\\x1f]+$"}
-_FUNCTION: Schema = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,128}$"}
+CALL_ID: Schema = {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[^\\s\\x00-\\x1f]+$"}
+FUNCTION: Schema = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,128}$"}
 _MAYBE_STATUS = {"enum": [*_STATUSES, None]}
 _MAYBE_ID = nullable(_ID)
 
 
 def _parts(kind: str) -> Schema:
-    return listed(record({"type": const(kind), "text": _TEXT}), 1024)
+    return listed(record({"type": const(kind), "text": TEXT}), 1024)
 
 
-_INPUT_PART = record({"type": const("input_text", "output_text", "text"), "text": _TEXT})
-_REFUSAL = record({"type": const("refusal"), "refusal": _TEXT})
+INPUT_PART = record({"type": const("input_text", "output_text", "text"), "text": TEXT})
+REFUSAL = record({"type": const("refusal"), "refusal": TEXT})
 
 # `input` as a request brings it.
 INPUT: Schema = either(
-    {**_TEXT, "description": "One message of the user."},
+    {**TEXT, "description": "One message of the user."},
     {**listed(ref("InputItem"), 4096), "minItems": 1, "description": "The items of a conversation, oldest first."},
 )
 
@@ -82,7 +82,7 @@ INPUT_ITEMS: Schema = {
             "id": _MAYBE_ID,
             "role": const("user", "assistant", "system", "developer"),
             "status": _MAYBE_STATUS,
-            "content": either(_TEXT, listed(either(_INPUT_PART, _REFUSAL), 1024)),
+            "content": either(TEXT, listed(either(INPUT_PART, REFUSAL), 1024)),
             "phase": const("commentary", "final_answer", None),
         },
         *("type", "id", "status", "phase"),
@@ -93,9 +93,9 @@ INPUT_ITEMS: Schema = {
             "type": const("function_call"),
             "id": _MAYBE_ID,
             "status": _MAYBE_STATUS,
-            "call_id": _CALL_ID,
-            "name": _FUNCTION,
-            "arguments": _TEXT,
+            "call_id": CALL_ID,
+            "name": FUNCTION,
+            "arguments": TEXT,
         },
         *("id", "status"),
     ),
@@ -104,8 +104,8 @@ INPUT_ITEMS: Schema = {
             "type": const("function_call_output"),
             "id": _MAYBE_ID,
             "status": _MAYBE_STATUS,
-            "call_id": _CALL_ID,
-            "output": either(_TEXT, listed(_INPUT_PART, 1024)),
+            "call_id": CALL_ID,
+            "output": either(TEXT, listed(INPUT_PART, 1024)),
         },
         *("id", "status"),
         description="Its call stands before it.",
@@ -116,7 +116,7 @@ INPUT_ITEMS: Schema = {
             "id": _MAYBE_ID,
             "summary": _parts("summary_text"),
             "content": nullable(_parts("reasoning_text")),
-            "encrypted_content": nullable(_TEXT),
+            "encrypted_content": nullable(TEXT),
         },
         *("id", "content", "encrypted_content"),
         description="Kept and shown; not given to the model.",

@@ -8,6 +8,14 @@ _MEANINGS: dict[str, str] = {
     "instructions": "A system message before all others; the next turn does not inherit it.",
     "previous_response_id": "The response whose input and output come before `input`.",
     "truncation": "`auto` leaves out the oldest turns of a prompt that would be too long.",
+    "messages": "The conversation, oldest first.",
+    "max_completion_tokens": "Without it the generation may run to the end of the context.",
+    "response_format": "Models answer in plain text.",
+    "verbosity": "Models have no such setting.",
+    "reasoning_effort": "No model reasons apart from its answer.",
+    "include_usage": "One more chunk, without choices, says the usage.",
+    "include_obfuscation": "Changes nothing: streams are never padded.",
+    "max_tokens": "The older name of `max_completion_tokens`.",
     "max_output_tokens": "Without it the generation may run to the end of the context.",
     "seed": "The same seed and request give the same output.",
     "on_restart": "What becomes of the task when a restart of the service finds it unfinished.",
@@ -38,6 +46,10 @@ _CHECKS_OF: dict[str, Schema] = {
         "background": {"enum": [True, None], "description": "A task runs in the background."},
         "store": {"enum": [True, None], "description": "A task is always stored."},
     },
+    "ChatRequest": {
+        "on_restart": {"description": f"{_MEANINGS['on_restart']} A stream is not retried."},
+        "stream": {"description": "Answer with chunks, as server-sent events."},
+    },
 }
 
 
@@ -47,9 +59,11 @@ def refine(schemas: Schema) -> None:
         properties = schema.get("properties", {})
         for field, described in properties.items():
             if field in _MEANINGS:
-                described["description"] = _MEANINGS[field]
+                # What is refused says so itself.
+                described.setdefault("description", _MEANINGS[field])
             described |= {**_CHECKS.get(field, {}), **_CHECKS_OF.get(name, {}).get(field, {})}
-        if {"input", "previous_response_id"} <= properties.keys():
+        # A chat completion refuses both.
+        if {"input", "previous_response_id"} <= properties.keys() and "messages" not in properties:
             # One that is null is as good as not sent.
             schema["anyOf"] = [
                 {"required": [field], "properties": {field: {"not": {"type": "null"}}}}

@@ -21,9 +21,10 @@ from tests.conformance.described import DOCUMENT, answers, check, closed, loaded
 from tests.service import MODEL, Service
 
 OPENAPI, DOCS = "/v1/openapi.json", "/v1/docs"
+CHAT = "/v1/chat/completions"
 CLOSED = closed()
 STRICT, SCHEMA = loaded(CLOSED), loaded(DOCUMENT)
-CREATING = {"createTask", "createResponse"}
+CREATING = {"createTask", "createResponse", "createChatCompletion"}
 CHECKS = [
     checks.not_a_server_error,
     checks.status_code_conformance,
@@ -115,13 +116,9 @@ def test_every_error_there_is_is_described() -> None:
 
 
 def test_every_scope_there_is_is_described() -> None:
-    named = {
-        scope
-        for operation in operations().values()
-        for entry in operation.get("security", ())
-        for scope in entry["bearer"]
-    }
-    assert named == set(ALL)
+    needed = [entry["bearer"] for operation in operations().values() for entry in operation.get("security", ())]
+    assert all(len(named) == 1 for named in needed)
+    assert {scope for named in needed for scope in named} == set(ALL)
     assert all(f"`{scope}`" in DOCUMENT["components"]["securitySchemes"]["bearer"]["description"] for scope in ALL)
 
 
@@ -141,6 +138,37 @@ class Asked:
         media_type = answer.headers.get("content-type", "").partition(";")[0]
         self.answers.add((path, method, answer.status_code, media_type))
         return answer
+
+
+def ask_for_completions(ask: Asked) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    told = {
+        "model": MODEL,
+        "messages": [
+            {"role": "system", "content": [{"type": "text", "text": "Be brief."}]},
+            {"role": "user", "content": "What is the weather?", "name": None},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "Rain."},
+            {"role": "assistant", "refusal": "No."},
+            {"role": "user", "content": "And now?"},
+        ],
+        "temperature": 0,
+        "max_completion_tokens": 2,
+        "n": 1,
+        "modalities": ["text"],
+        "logit_bias": {},
+        "response_format": {"type": "text"},
+        "verbosity": "medium",
+        "reasoning_effort": "none",
+        "input": None,
+    }
+    check("ChatRequest", told, DOCUMENT)
+    ask("POST", CHAT, json=told | {"metadata": {"a": "b"}}, headers={"Idempotency-Key": "described"})
+    chunked = ask("POST", CHAT, json=told | {"stream": True, "stream_options": {"include_usage": True}})
+    chunks = [line.removeprefix("data: ") for line in chunked.text.splitlines() if line.startswith("data: {")]
+    assert len(chunks) > 2
+    for chunk in chunks:
+        check("ChatCompletionChunk", json.loads(chunk), CLOSED)
 
 
 def test_every_answer_there_is_is_as_described(http: httpx.Client) -> None:
@@ -186,6 +214,7 @@ def test_every_answer_there_is_is_as_described(http: httpx.Client) -> None:
     check("CountRequest", {"model": MODEL, "input": compacted["output"]}, DOCUMENT)
     ask("DELETE", "/v1/responses/{response_id}", of=response["id"])
 
+    ask_for_completions(ask)
     assert ask.answers == answers()
 
 
@@ -199,7 +228,8 @@ def test_without_a_token_every_call_that_asks_for_one_is_refused_as_described(se
 def adapted(case: schemathesis.Case, task: dict[str, Any]) -> None:
     """Keep a generated call from starting what takes long, and lead some to a task that there is."""
     if isinstance(case.body, dict) and isinstance(case.body.get("model"), str):
-        case.body = {**case.body, "model": MODEL, "max_output_tokens": 1}
+        most = "max_completion_tokens" if case.path == CHAT else "max_output_tokens"
+        case.body = {**case.body, "model": MODEL, most: 1}
         if isinstance(case.body.get("expires_at"), int):
             del case.body["expires_at"]
         if "input" in case.body:
