@@ -14,10 +14,11 @@ from lmsp_site.bootstrap.problem import SetupError
 
 _RECORD = "engine"
 _TITLE = "Trying the engine"
+# Long enough a prompt for the kernels that work on many rows, which are others than those for one.
 _TRIAL = """
 import sys
 from llama_cpp import Llama
-Llama(sys.argv[1], n_ctx=128, verbose=False)("Hello", max_tokens=2)
+Llama(sys.argv[1], n_ctx=128, verbose=False)("Hello" * 40, max_tokens=2)
 """
 
 
@@ -27,7 +28,7 @@ def is_tried(environment: Environment) -> bool:
 
 
 def try_out(environment: Environment, model: Path) -> None:
-    """Generate two tokens with the engine, and compile it anew if this processor cannot run it.
+    """Read a prompt and generate two tokens with the engine, and compile it anew if this processor cannot run it.
 
     Raises:
         SetupError: it does not work, compiled here or not.
@@ -69,4 +70,4 @@ def _failed(environment: Environment) -> SetupError:
 def _subject(environment: Environment) -> str:
     # The library's own times: an engine that is installed anew is tried anew.
     libraries = sorted(environment.directory.glob("lib/python*/site-packages/llama_cpp/lib/*.so"))
-    return machine.digest(machine.processor(), *(library.stat().st_mtime_ns for library in libraries))
+    return machine.digest(_TRIAL, machine.processor(), *(library.stat().st_mtime_ns for library in libraries))

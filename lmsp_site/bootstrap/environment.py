@@ -16,6 +16,7 @@ CPU_REQUIREMENTS = "requirements-cpu.txt"
 GPU_REQUIREMENTS = "requirements.txt"
 DEV_REQUIREMENTS = "requirements-dev.txt"
 
+_BUILD = "build"
 _STAGES = (
     (r"Building wheel for llama-cpp-python", "compiling llama.cpp, about 5 minutes on two cores, once per machine"),
     (r"Building wheel for (\S+)", r"compiling \1"),
@@ -58,7 +59,7 @@ class Environment:
             self._make()
         self.pip(f"Installing {' and '.join(names)}", "install", *(word for name in names for word in ("-r", name)))
         self.unfinished.unlink()
-        self.record({name: self.digest(name) for name in names})
+        self.record(self.done(names))
 
     def pip(self, title: str, *arguments: str | Path) -> None:
         """Run pip in the environment.
@@ -72,6 +73,10 @@ class Environment:
             step.run(title, command, self.log, stage=stage_of, env=_pip_environment())
         except step.StepError as failure:
             raise problem.of_pip(failure.output, self.log) from None
+
+    def done(self, names: Iterable[str]) -> dict[str, str]:
+        """Return what is to be recorded when these requirement files are installed."""
+        return {_BUILD: machine.digest(_build())} | {name: self.digest(name) for name in names}
 
     def recorded(self) -> dict[str, str]:
         """Return what was done in this environment: a name, and a digest of what it depended on."""
@@ -103,6 +108,9 @@ class Environment:
             return False
         look = [str(self.python), "-c", "import sys, pip; print(*sys.version_info[:2])"]
         answer = subprocess.run(look, capture_output=True, text=True, check=False)
+        # What is installed stays as it was compiled.
+        if self.recorded().get(_BUILD) != machine.digest(_build()):
+            return False
         return answer.returncode == 0 and answer.stdout.split() == [str(part) for part in sys.version_info[:2]]
 
     def digest(self, name: str) -> str:
@@ -110,7 +118,7 @@ class Environment:
         text = (self.root / name).read_text()
         for included in re.findall(r"^-r (\S+)", text, re.MULTILINE):
             text += self.digest(included)
-        return machine.digest(*sys.version_info[:2], os.environ.get("CMAKE_ARGS", ""), text)
+        return machine.digest(*sys.version_info[:2], _build(), text)
 
 
 def stage_of(output: str) -> str | None:
@@ -122,10 +130,18 @@ def stage_of(output: str) -> str | None:
     return None
 
 
+def _build() -> str:
+    """Return how llama.cpp is compiled, where that is not as its authors have it."""
+    return " ".join(filter(None, (os.environ.get("CMAKE_ARGS", ""), machine.compiler_flags(machine.processor()))))
+
+
 def _pip_environment() -> dict[str, str]:
     environment = dict(os.environ)
-    if build := environment.get("CMAKE_ARGS"):
+    if build := _build():
         # pip's cache of built wheels does not look at how they were built: a special build gets a cache of its own.
         home = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         environment.setdefault("PIP_CACHE_DIR", str(home / f"lmsp-pip-{machine.digest(build)[:12]}"))
+    if flags := machine.compiler_flags(machine.processor()):
+        for name in ("CFLAGS", "CXXFLAGS"):
+            environment[name] = f"{environment.get(name, '')} {flags}".strip()
     return environment

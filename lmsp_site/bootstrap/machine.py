@@ -74,6 +74,11 @@ def processor() -> str:
     return next((line for line in lines if line.startswith(("flags", "Features"))), "unknown")
 
 
+def compiler_flags(processor: str) -> str:
+    """Return what the C and C++ compilers are told for a processor, beside what a build tells them (decision 0019)."""
+    return "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" if "amx_tile" in processor.split() else ""
+
+
 def digest(*parts: object) -> str:
     """Return one name for all of these."""
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -78,12 +79,18 @@ class EngineChild:
         os.close(self.reports)
         Path(self._socket_address).unlink(missing_ok=True)
 
+    @property
+    def exit_status(self) -> str:
+        """How the process ended, once it was reaped: its exit code, or the signal that ended it."""
+        code = self._process.returncode
+        return signal.Signals(-code).name if code < 0 else str(code)
+
     def end_error(self) -> dict[str, Any]:
         """Why those who waited for it to load wait in vain: for the time after its end."""
         died = {
             "type": "error",
             "code": "engine_died",
-            "message": f"the engine process ended with status {self._process.returncode} while it loaded",
+            "message": f"the engine process ended with status {self.exit_status} while it loaded",
         }
         return self.error or died
 

@@ -205,9 +205,9 @@ class Host:
                 engine.kill()
 
     def _forget(self, engine: EngineChild) -> None:
-        _log.info("engine ended", extra={"pid": engine.pid, "model": engine.spec.key})
         self._selector.unregister(engine.reports)
         engine.reap()
+        _log.info("engine ended", extra={"pid": engine.pid, "model": engine.spec.key, "status": engine.exit_status})
         self._children.remove(engine)
         if self._engines.get(engine.spec.key) is engine:
             del self._engines[engine.spec.key]

@@ -118,6 +118,11 @@ class TestTheMachine:
         assert address.url("::", 8000) == "http://[::1]:8000"
         assert address.url("lmsp.example", 80) == "http://lmsp.example:80"
 
+    def test_llama_cpp_is_compiled_without_amx_where_there_is_amx(self) -> None:
+        assert machine.compiler_flags("flags : avx2 amx_tile amx_int8") == "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+        assert machine.compiler_flags("flags : avx2") == ""
+        assert machine.compiler_flags("Features : fp asimd") == ""
+
 
 class TestWhatStoppedPip:
     @pytest.mark.parametrize(
@@ -165,7 +170,7 @@ class TestTheEnvironment:
         installed.python.symlink_to(sys.executable)
         # What an installation with this very Python would have noted.
         names = ["requirements.txt", "requirements-cpu.txt"]
-        installed.record({name: installed.digest(name) for name in names})
+        installed.record(installed.done(names))
         return installed
 
     def test_a_second_run_finds_nothing_to_install(self, installed: Environment) -> None:
@@ -184,6 +189,8 @@ class TestTheEnvironment:
         monkeypatch.setenv("CMAKE_ARGS", "-DGGML_NATIVE=OFF")
 
         assert not installed.has(["requirements-cpu.txt"])
+        # pip leaves an installed package as it is, however it was compiled: only a new environment helps.
+        assert not installed.is_sound()
 
     def test_an_interrupted_installation_is_not_trusted(self, installed: Environment) -> None:
         installed.unfinished.touch()
