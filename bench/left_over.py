@@ -130,6 +130,9 @@ def multiply(originals: Sequence[str], first: int, end: int) -> None:
             values |= {name: f"printf('{prefix}_%026d', n)" for name, prefix in {**own, key: "task"}.items()}
             if table in ("task_events", "task_journal", "idempotency_keys"):
                 del values["id"]
+            if table == "task_events":
+                # The ids that an event tells end as its task's does.
+                values["data"] = "replace(task_events.data, substr(task_events.task_id, 6), printf('%026d', n))"
             cursor.execute(
                 _COPY.format(
                     table=table,

@@ -124,7 +124,7 @@ class Service:
             check=False,
         )
         if done.returncode:
-            raise ServiceError(f"manage.py {arguments[0]} failed: {done.stderr.strip()}")
+            raise ServiceError(f"manage.py {arguments[0]} failed: {(done.stderr or done.stdout).strip()[-3000:]}")
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
 

@@ -1,5 +1,6 @@
 """The ASGI application: back-pressure and limits first, then websockets, calls that wait, and Django."""
 
+import gc
 import os
 from typing import Any
 
@@ -29,3 +30,7 @@ async def http(scope: Scope, receive: Receive, send: Send) -> None:
 
 routes = ProtocolTypeRouter({"http": http, "websocket": websocket_urlpatterns})
 application = Paced(Limits(routes), settings.LMSP.slow_reader_seconds)
+
+# What is loaded now stays: the collector would hold up all streams while it walks through it.
+gc.collect()
+gc.freeze()

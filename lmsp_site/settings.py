@@ -63,6 +63,8 @@ DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": LMSP.database,
+        # A connection is made once for a thread; one that has failed is made again.
+        "CONN_MAX_AGE": None,
         "OPTIONS": {
             # A transaction that will write takes the lock at its start: it waits there instead of failing later.
             "transaction_mode": "IMMEDIATE",

@@ -14,14 +14,8 @@ from tasks_app.event_log import Entry
 class Logs(Protocol):
     """What a feed needs of the tail."""
 
-    async def read(self, task_id: str, after: int) -> list[Entry]:
-        """Read the next page, maybe together with others."""
-
-    async def read_alone(self, task_id: str, after: int) -> list[Entry]:
-        """Read the next page as it is from now on."""
-
-    async def has_finished(self, task_id: str) -> bool:
-        """Tell whether nothing will follow."""
+    async def read(self, task_id: str, after: int) -> tuple[list[Entry], bool]:
+        """Read the next page, maybe together with others; without entries, tell whether nothing will follow, either."""
 
     def open(self, feed: "Feed") -> None:
         """Call ``tick`` of the feed from now on, several times a second."""
@@ -145,11 +139,7 @@ class Feed:
     async def _read(self, task_id: str) -> Page | None:
         subscription = self._subscriptions[task_id]
         del self._due[task_id]
-        entries = await self._logs.read(task_id, subscription.after)
-        ended = not entries and await self._logs.has_finished(task_id)
-        if ended:
-            # It may have finished since that read: what it wrote then is there now, and it is the last.
-            entries = await self._logs.read_alone(task_id, subscription.after)
+        entries, ended = await self._logs.read(task_id, subscription.after)
         if self._subscriptions.get(task_id) is not subscription:
             return None
         is_last = entries[-1].is_terminal if entries else ended
@@ -157,6 +147,6 @@ class Feed:
             subscription.after = entries[-1].sequence_number
         if is_last:
             self._remove(task_id)
-        elif ended or event_log.is_full(entries):
+        elif event_log.is_full(entries):
             self._due[task_id] = None
         return Page(task_id, entries, is_last, subscription) if entries or is_last else None

@@ -63,7 +63,7 @@ class Tail:
         self._open: set[Feed] = set()
         self._births: set[asyncio.Event] = set()
         self._heard: dict[str, None] = {}
-        self._reads: dict[tuple[str, int], asyncio.Task[list[Entry]]] = {}
+        self._reads: dict[tuple[str, int], asyncio.Task[tuple[list[Entry], bool]]] = {}
         self._listener: wakeup.Listener | None = None
         self._looking: asyncio.Task[None] | None = None
 
@@ -84,24 +84,16 @@ class Tail:
                     if page and page.is_last:
                         return
 
-    async def read(self, task_id: str, after: int) -> list[Entry]:
-        """Read the next page; feeds at the same place share one read."""
+    async def read(self, task_id: str, after: int) -> tuple[list[Entry], bool]:
+        """Read the next page, and tell whether it is empty for good; feeds at the same place share one read."""
         key = (task_id, after)
         read = self._reads.get(key)
         if read is None:
-            read = asyncio.ensure_future(self.read_alone(task_id, after))
+            read = asyncio.ensure_future(log_reads.run(read_on, task_id, after))
             self._reads[key] = read
             read.add_done_callback(lambda _: self._reads.pop(key, None))
         # One reader that goes away must not end the read of the others.
         return await asyncio.shield(read)
-
-    async def read_alone(self, task_id: str, after: int) -> list[Entry]:
-        """Read the next page as it is from now on."""
-        return await log_reads.run(event_log.read_page, task_id, after)
-
-    async def has_finished(self, task_id: str) -> bool:
-        """Tell whether nothing will follow: a deleted task has finished, too."""
-        return await log_reads.run(finished, task_id)
 
     def open(self, feed: Feed) -> None:
         """Call ``tick`` of a feed from now on."""
@@ -193,8 +185,17 @@ class Tail:
                         feed.wake(task_id)
 
 
-def finished(task_id: str) -> bool:
-    """Tell whether nothing will follow: a deleted task has finished, too."""
+def read_on(task_id: str, after: int) -> tuple[list[Entry], bool]:
+    """Return the next page of a log, and whether it is empty for good: a deleted task has finished, too."""
+    entries = event_log.read_page(task_id, after)
+    if entries or not _has_finished(task_id):
+        return entries, False
+    # It may have finished since that read: what it wrote then is there now, and it is the last.
+    entries = event_log.read_page(task_id, after)
+    return entries, not entries
+
+
+def _has_finished(task_id: str) -> bool:
     return not Task.objects.unfinished().filter(pk=task_id).exists()
 
 

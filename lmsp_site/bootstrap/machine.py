@@ -76,7 +76,7 @@ def processor() -> str:
 
 def compiler_flags(processor: str) -> str:
     """Return what the C and C++ compilers are told for a processor, beside what a build tells them (decision 0019)."""
-    return "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" if "amx_tile" in processor.split() else ""
+    return "-fno-dse" if "amx_tile" in processor.split() else ""
 
 
 def digest(*parts: object) -> str:

@@ -14,14 +14,13 @@ def follow(task_id: str) -> Iterator[Entry]:
     # Listening from before the first read on: nothing is written between the two unheard.
     with wakeup.Listener.for_tasks() as listener:
         while True:
-            finished = stream.finished(task_id)
-            page = event_log.read_page(task_id, after)
+            page, ended = stream.read_on(task_id, after)
             for entry in page:
                 yield entry
                 if entry.is_terminal:
                     return
                 after = entry.sequence_number
-            if finished and not page:
+            if ended:
                 return
             if not event_log.is_full(page):
                 _wait(listener, task_id)

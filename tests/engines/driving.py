@@ -135,6 +135,20 @@ class CacheReader(SlotContext):
                 self.digests[at] = self.digest(slot)
 
 
+def company_changes_bits(model: CacheReader, driver: Driver, request: GenerateRequest, others: int) -> bool:
+    """Tell whether kernels give a sequence other bits beside others than alone, which depends on the processor too.
+
+    Where they do, a replay that does not know what ran beside it must go wrong.
+    """
+    digests = []
+    for company in (0, others):
+        model.watch([(0, len(request.prompt) + 5)])
+        driver.run(*[replace(request, sampling=GREEDY, max_tokens=7, checkpoint=None)] * (1 + company))
+        assert model.digests
+        digests.append(model.digests)
+    return digests[0] != digests[1]
+
+
 QUANTISATIONS = {"F16": 1, "Q8_0": 7, "Q4_K_M": 15}
 """llama.cpp's numbers of file types whose kernels treat rows in other ways than the demo model's."""
 

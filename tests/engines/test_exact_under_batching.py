@@ -22,13 +22,21 @@ from models_app.engines.client import EngineDied, Generation
 from models_app.engines.llamacpp import Tokenizer
 from models_app.engines.scheduler import SlotScheduler
 from tests.engines.conftest import StartEngine
-from tests.engines.driving import GREEDY, QUANTISATIONS, SAMPLED, CacheReader, Driver, Outcome, chat_prompt, quantise
+from tests.engines.driving import (
+    GREEDY,
+    QUANTISATIONS,
+    SAMPLED,
+    CacheReader,
+    Driver,
+    Outcome,
+    chat_prompt,
+    company_changes_bits,
+    quantise,
+)
 from tests.service import demo_model
 
 _SEQUENCES = 8
 _QUESTIONS = ("Write a story about a king.", "Describe the sea.", "Count to fifty in words.", "Name ten animals.")
-# Kernels of one row and of several give other bits there, so that a replay without the row counts must differ.
-_SENSITIVE = {"F16", "Q4_K_M"}
 
 
 @pytest.fixture(params=["Q4_1", *QUANTISATIONS])
@@ -122,7 +130,7 @@ def test_eight_staggered_sequences_are_rebuilt_bit_for_bit_after_kill_9(
     driver.run(*rng.sample(resumes, len(resumes)))
     assert model.digests == saved
 
-    if quantisation in _SENSITIVE:
+    if company_changes_bits(model, driver, requests[0], _SEQUENCES - 1):
         model.watch(saved)
         for resume in resumes:
             assert resume.resume is not None

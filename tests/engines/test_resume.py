@@ -13,7 +13,16 @@ from models_app.engines.llamacpp_context import SlotContext
 from models_app.engines.messages import Admitted, Progress
 from models_app.engines.sampling import SamplingParams
 from models_app.engines.scheduler import SlotScheduler
-from tests.engines.driving import GREEDY, SAMPLED, CacheReader, Driver, Outcome, chat_prompt, quantise
+from tests.engines.driving import (
+    GREEDY,
+    SAMPLED,
+    CacheReader,
+    Driver,
+    Outcome,
+    chat_prompt,
+    company_changes_bits,
+    quantise,
+)
 from tests.service import demo_model
 
 STORY = "Write a story about a king."
@@ -193,8 +202,9 @@ def test_the_cache_is_rebuilt_bit_for_bit_where_the_row_count_decides_the_bits(
     assert model.digests == original
     assert len(original) == 2 * 14
 
-    naive = Resume(first.slot, first.tokens[:15], [0, *[1] * 14])
-    model.watch(watched)
-    driver.resume(request, naive)
-    assert model.digests != {at: digest for at, digest in original.items() if at[0] == first.slot}
+    if company_changes_bits(model, driver, request, others=1):
+        naive = Resume(first.slot, first.tokens[:15], [0, *[1] * 14])
+        model.watch(watched)
+        driver.resume(request, naive)
+        assert model.digests != {at: digest for at, digest in original.items() if at[0] == first.slot}
     driver.engine.close()

@@ -118,8 +118,8 @@ class TestTheMachine:
         assert address.url("::", 8000) == "http://[::1]:8000"
         assert address.url("lmsp.example", 80) == "http://lmsp.example:80"
 
-    def test_llama_cpp_is_compiled_without_amx_where_there_is_amx(self) -> None:
-        assert machine.compiler_flags("flags : avx2 amx_tile amx_int8") == "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+    def test_a_compiler_is_told_to_keep_the_tile_configuration_where_there_are_tiles(self) -> None:
+        assert machine.compiler_flags("flags : avx2 amx_tile amx_int8") == "-fno-dse"
         assert machine.compiler_flags("flags : avx2") == ""
         assert machine.compiler_flags("Features : fp asimd") == ""
 
