@@ -75,6 +75,14 @@ def main(count: int, states: Iterable[str]) -> None:
     print(json.dumps({"tasks": count, "seconds": seconds, "cpu_seconds": cpu, "foreign_cores": foreign, "went": went}))
 
 
+def cancel_queued() -> None:
+    """Cancel all tasks that wait; print as JSON how many there were."""
+    waiting = list(Task.objects.filter(status=Status.QUEUED).values_list("pk", flat=True))
+    for task_id in waiting:
+        lifecycle.cancel(task_id)
+    print(json.dumps({"cancelled": len(waiting)}))
+
+
 def _cpu() -> float:
     """Return the processor time of this process and of those that it has waited for, in seconds."""
     return sum(os.times()[:4])

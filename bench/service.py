@@ -43,7 +43,7 @@ class Service:
         self.data_dir = data_dir
         self.log = data_dir.with_suffix(".log")
         self._model = model
-        self.address = (_HOST, _free_port())
+        self.address = (_HOST, free_port())
         self.token = ""
         self._process: subprocess.Popen[bytes] | None = None
         own = {"LMSP_DATA_DIR": str(data_dir), "LMSP_HOST": _HOST, "LMSP_PORT": str(self.address[1])}
@@ -187,7 +187,8 @@ def clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("LMSP_")}
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port on which nobody listens."""
     with closing(socket.socket()) as probe:
         probe.bind((_HOST, 0))
         port: int = probe.getsockname()[1]

@@ -6,20 +6,24 @@ from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "lmsp_site.settings")
 
+import django
+
+django.setup(set_prefix=False)
+
 from channels.routing import ProtocolTypeRouter
 from django.conf import settings
-from django.core.asgi import get_asgi_application
 from django.db import connections
-
-django_app = get_asgi_application()
 
 from lmsp_site.asgi_http import Receive, Scope, Send
 from lmsp_site.backpressure import Paced
+from lmsp_site.django_handler import Handler
 from lmsp_site.limits import Limits
 from tasks_app.urls import streaming_app, websocket_urlpatterns
 
 # A caller is told within this time that the database is locked; workers can wait longer.
 connections["default"].settings_dict["OPTIONS"]["timeout"] = 5
+
+django_app = Handler()
 
 
 async def http(scope: Scope, receive: Receive, send: Send) -> None:

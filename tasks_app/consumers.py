@@ -4,11 +4,12 @@ from contextlib import aclosing
 
 from clients_app import scopes
 from lmsp_site.asgi_http import nonnegative, query
+from lmsp_site.database_threads import reads
 from lmsp_site.errors import NotFound
 from tasks_app import lookup
 from tasks_app.models import Task
 from tasks_app.sockets import NORMAL, Socket
-from tasks_app.stream import requests, tail
+from tasks_app.stream import tail
 
 
 class NowhereConsumer(Socket):
@@ -28,7 +29,7 @@ class TaskEventsConsumer(Socket):
     async def opened(self) -> None:
         """Begin, unless something is wrong with the request."""
         after = query(self.scope).get("after")
-        task = await requests.run(self._find)
+        task = await reads.run(self._find)
         self.begin(self._follow(task.id, -1 if after is None else nonnegative(after, "after")))
 
     def _find(self) -> Task:

@@ -5,13 +5,14 @@ from contextlib import aclosing
 from typing import Any
 
 from clients_app import scopes
+from lmsp_site.database_threads import reads
 from lmsp_site.errors import InvalidRequest, to_protocol
 from lmsp_site.strict_json import MAX_INTEGER
 from tasks_app import lookup
 from tasks_app.feed import Feed
 from tasks_app.newborn import Newborn
 from tasks_app.sockets import Socket, read_frame
-from tasks_app.stream import HEARTBEAT_SECONDS, requests, tail
+from tasks_app.stream import HEARTBEAT_SECONDS, tail
 
 _MOST_RESUMED = 10_000
 MAX_SUBSCRIPTIONS = 1000
@@ -58,7 +59,7 @@ class EventsConsumer(Socket):
 
     async def _subscribe(self, task_id: str, after: int) -> None:
         self._require_room({task_id})
-        await requests.run(lookup.task, self.client, task_id)
+        await reads.run(lookup.task, self.client, task_id)
         await self.send_object({"type": "subscribed", "task_id": task_id, "after": after})
         self._feed.add(task_id, after)
 
@@ -81,7 +82,7 @@ class EventsConsumer(Socket):
             raise InvalidRequest("cursors must be an object of task ids and numbers.", param="cursors")
         wanted = {task_id: _cursor(after, f"cursors.{task_id:.40}") for task_id, after in cursors.items()}
         self._require_room(wanted.keys())
-        known = await requests.run(lookup.known_ids, self.client, list(wanted))
+        known = await reads.run(lookup.known_ids, self.client, list(wanted))
         # Those that have been purged meanwhile must not keep the others from going on.
         unknown = [task_id for task_id in wanted if task_id not in known]
         resumed = {task_id: after for task_id, after in wanted.items() if task_id in known}
@@ -112,7 +113,7 @@ class EventsConsumer(Socket):
                 await born.wait()
                 born.clear()
                 room = MAX_SUBSCRIPTIONS - len(self._feed)
-                found = await requests.run(newborn.look, room) if room > 0 else []
+                found = await reads.run(newborn.look, room) if room > 0 else []
                 for task_id in found:
                     if self._newborn is newborn and task_id not in self._feed:
                         self._feed.add(task_id)

@@ -10,6 +10,7 @@ from django.conf import settings
 
 from clients_app import scopes
 from clients_app.models import Client
+from lmsp_site.database_threads import writes
 from lmsp_site.errors import InvalidRequest, NotFound, ProtocolError, to_protocol
 from lmsp_site.ids import new_suffix
 from models_app import catalog
@@ -19,7 +20,6 @@ from tasks_app.items import Item
 from tasks_app.models import Response, Task
 from tasks_app.sockets import Socket, read_frame
 from tasks_app.states import EventType, Status
-from tasks_app.stream import requests
 
 _REMEMBERED = (EventType.COMPLETED, EventType.INCOMPLETE)
 
@@ -98,7 +98,7 @@ class ResponsesConsumer(Socket):
 
     async def _respond(self, body: dict[str, Any]) -> None:
         previous = body.get("previous_response_id")
-        accepting = asyncio.ensure_future(requests.run(self._accept, body))
+        accepting = asyncio.ensure_future(writes.run(self._accept, body))
         try:
             turn = await asyncio.shield(accepting)
             await (self._follow(turn) if turn.generate else self._warm_up(turn))

@@ -12,8 +12,8 @@ from clients_app import authentication
 from clients_app.models import Client
 from lmsp_site import open_streams
 from lmsp_site.asgi_http import parse_json
+from lmsp_site.database_threads import reads
 from lmsp_site.errors import InvalidRequest, ProtocolError, to_protocol
-from tasks_app.stream import requests
 
 # Close codes above 4000 are the application's: 4000 and the HTTP status of the error that was sent before.
 CLOSE_BASE = 4000
@@ -38,7 +38,7 @@ class Socket(AsyncWebsocketConsumer):  # type: ignore[misc]
         await self.accept(authentication.select_subprotocol(self.scope["subprotocols"]))
         self._counted.enter_context(open_streams.counted(open_streams.WEBSOCKET))
         try:
-            self.client = await requests.run(self.authorize)
+            self.client = await reads.run(self.authorize)
             await self.opened()
         except Exception as error:  # noqa: BLE001 - the outermost frame of the handshake
             await self.refuse(to_protocol(error))

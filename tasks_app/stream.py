@@ -7,13 +7,10 @@ a slow reader costs what it reads and no more.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from typing import Any, TypeVar
 
-from django.db import connection
-
+from lmsp_site.database_threads import DatabaseThreads
 from tasks_app import event_log, wakeup
 from tasks_app.event_log import Entry
 from tasks_app.feed import Feed
@@ -28,31 +25,8 @@ LOOK_ANYWAY_SECONDS = 0.25
 _LOOK_TASKS = 200
 _HEARD = 10_000
 
-T = TypeVar("T")
-
-
-class Database:
-    """Threads that keep their connections, for code on the event loop."""
-
-    def __init__(self, threads: int, name: str) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
-
-    async def run(self, function: Callable[..., T], *args: Any) -> T:
-        """Run `function` in one of the threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, _usable, function, args)
-
-
-def _usable(function: Callable[..., T], args: tuple[Any, ...]) -> T:
-    try:
-        return function(*args)
-    finally:
-        # Only a connection that has failed is closed; it is opened again when it is next needed.
-        connection.close_if_unusable_or_obsolete()
-
-
-# Reading the log never waits behind requests, which may wait for the write lock.
-log_reads = Database(1, "log-reads")
-requests = Database(4, "requests")
+# One thread: streams of the same task share what it reads.
+log_reads = DatabaseThreads(1, "log-reads")
 
 
 class Tail:

@@ -30,12 +30,13 @@ from lmsp_site.asgi_http import (
     send_stream,
     unless_gone,
 )
+from lmsp_site.database_threads import reads, writes
 from lmsp_site.errors import InvalidRequest, to_protocol
 from tasks_app import event_log, idempotency, lifecycle, lookup, responses, retention, serializers, submission
 from tasks_app.event_log import Entry
 from tasks_app.models import Task
 from tasks_app.states import TASK_STREAM_ONLY
-from tasks_app.stream import requests, tail
+from tasks_app.stream import tail
 from tasks_app.submission import Accepted
 
 PING = b": ping\n\n"
@@ -115,7 +116,7 @@ async def response_entries(task_id: str, after: int = -1, kept: Callable[[], dic
             if not page:
                 yield None
     if kept is not None and not ended:
-        yield _terminal_entry(await requests.run(kept), after + 1)
+        yield _terminal_entry(await reads.run(kept), after + 1)
 
 
 async def response_frames(entries: Entries) -> AsyncIterator[bytes]:
@@ -140,7 +141,7 @@ async def _task_events(scope: Scope, receive: Receive, send: Send) -> None:
     def find() -> Task:
         return lookup.task(_authorize(scope, scopes.TASKS_READ), scope["path_params"]["task_id"])
 
-    task = await requests.run(find)
+    task = await reads.run(find)
     after = -1 if cursor is None else nonnegative(cursor, name)
     await unless_gone(receive, send_stream(send, task_frames(task.id, after)))
 
@@ -152,27 +153,27 @@ async def _replay_response(scope: Scope, receive: Receive, send: Send) -> None:
     def find() -> Task:
         return lookup.task_of_response(_authorize(scope, scopes.RESPONSES_WRITE), scope["path_params"]["response_id"])
 
-    task = await requests.run(find)
+    task = await reads.run(find)
     after = -1 if cursor is None else nonnegative(cursor, "starting_after")
     await unless_gone(receive, send_stream(send, response_frames(response_entries(task.id, after))))
 
 
 async def create(face: Face, scope: Scope, receive: Receive, send: Send) -> None:
     """Create a response: synchronous, streamed or in the background; every one of them is a task."""
-    client = await requests.run(_authorize, scope, scopes.RESPONSES_WRITE)
+    client = await reads.run(_authorize, scope, scopes.RESPONSES_WRITE)
     body = await read_json(scope, receive, settings.LMSP.max_body_bytes)
-    fields, claim, accepted = await requests.run(_accept, face, client, header(scope, b"idempotency-key"), body)
+    fields, claim, accepted = await writes.run(_accept, face, client, header(scope, b"idempotency-key"), body)
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
     task = accepted.task
     kept = partial(_kept, claim)
     if fields["background"] and not fields["stream"]:
-        answer = at_birth(task) if task and not accepted.replayed else await requests.run(kept)
+        answer = at_birth(task) if task and not accepted.replayed else await reads.run(kept)
         await send_json(send, 202, answer, {"Location": f"/v1/responses/{answer['id']}", **headers})
         return
     try:
         if task is None:
             # Purged since; the key has kept the result.
-            result = await requests.run(kept)
+            result = await reads.run(kept)
             if fields["stream"]:
                 await send_stream(send, face.frames(fields, _kept_entries(result)), headers)
             else:
@@ -182,7 +183,7 @@ async def create(face: Face, scope: Scope, receive: Receive, send: Send) -> None
             await unless_gone(receive, send_stream(send, frames, headers))
         else:
             await unless_gone(receive, _wait_until_finished(task.id))
-            await _send_answer(send, face.answer(await requests.run(_result, task.id, kept)), headers)
+            await _send_answer(send, face.answer(await reads.run(_result, task.id, kept)), headers)
     except CallerGone:
         if task:
             await leave(task)
@@ -194,13 +195,13 @@ async def create(face: Face, scope: Scope, receive: Receive, send: Send) -> None
 async def leave(task: Task) -> None:
     """Cancel the task of a caller who has hung up, unless somebody else may come for it."""
     if task.ends_with_caller:
-        await requests.run(lifecycle.cancel, task.id)
+        await writes.run(lifecycle.cancel, task.id)
 
 
 async def read_away(task: Task) -> None:
     """Delete a finished task whose caller has the result, where it was not to be stored."""
     if not task.response.store:
-        await requests.run(retention.forget, task.id)
+        await writes.run(retention.forget, task.id)
 
 
 def _accept(

@@ -8,10 +8,10 @@ from shutil import disk_usage
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
 
 from clients_app.models import Client
 from lmsp_site import stopping
+from lmsp_site.database_threads import writing
 from lmsp_site.errors import InsufficientStorage, InvalidRequest, Unavailable
 from lmsp_site.ids import moment_of, new_suffix
 from lmsp_site.models import RestartPolicy, ServiceConfig
@@ -92,7 +92,7 @@ def submit(
         store=fields["store"] is not False,
         created_at=task.created_at,
     )
-    with transaction.atomic():
+    with writing():
         if key and (earlier := idempotency.find(key)):
             return Accepted(earlier.task, earlier)
         lifecycle.birth(task, response)

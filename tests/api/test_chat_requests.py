@@ -116,6 +116,23 @@ def test_an_option_is_named_with_its_field(http: httpx.Client) -> None:
     assert error(answer, 400)["param"] == "stream_options.include_usage"
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("input", "messages"),
+        ("conversation", "as messages"),
+        ("prompt", "as messages"),
+        ("instructions", "a message of role system"),
+        ("personality", "a message of role system"),
+        ("max_output_tokens", "max_completion_tokens"),
+    ],
+)
+def test_a_field_of_the_other_api_is_refused_with_what_is_here_instead(
+    http: httpx.Client, name: str, instead: str
+) -> None:
+    assert instead in error(http.post(CHAT, json=chat() | {name: "x"}), 400)["message"]
+
+
 @pytest.mark.parametrize("kind", ["image_url", "input_audio", "file"])
 def test_content_that_is_no_text_is_named(http: httpx.Client, kind: str) -> None:
     messages: list[dict[str, Any]] = [

@@ -44,7 +44,8 @@ def test_a_service_at_work_is_seen_as_it_is(own_service: Service) -> None:
 
     shown = piped(own_service.data_dir, "status", COLUMNS="80").stdout.splitlines()
     assert len(shown) <= 24
-    assert max(map(len, shown)) <= 80
+    # But for the data directory, whose path is no use to anybody when it is cut.
+    assert max(len(line) for line in shown if not line.startswith("data ")) <= 80
 
     piped(own_service.data_dir, "tasks", "cancel", *tasks)
     own_service.stop()
