@@ -120,9 +120,12 @@ class Service:
     def kill(self) -> None:
         """Kill the supervisor with -9; its children go with it."""
         assert self.process is not None
+        before = self.processes()
         self.process.kill()
         self.process.wait()
-        eventually(lambda: not self.processes(), 10, "every process of the service is gone")
+        # Who has no memory any more may still have files open, and SQLite's locks with them.
+        eventually(lambda: not any(map(_runs, before)), 10, "every process of the service is gone")
+        eventually(lambda: not self.processes(), 10, "and none has been started meanwhile")
 
     def stop(self) -> None:
         """Stop the service as an operator does."""
@@ -223,3 +226,12 @@ class Service:
         findings = self.manage("check_log", check=False)
         assert findings["violations"] == []
         return findings
+
+
+def _runs(pid: int) -> bool:
+    """Tell whether there is a process that does not only wait to be reaped."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
