@@ -3,6 +3,7 @@
 What would change the answer and cannot be done is refused; ``docs/protocol.md`` says of every field what becomes of it.
 """
 
+import threading
 from typing import Any
 
 from rest_framework import serializers
@@ -134,15 +135,26 @@ class TaskRequest(ResponseRequest):
         return super().validate(attrs)
 
 
+class _Readers(threading.local):
+    """One of each request for each thread: the library copies all fields for a new one, longer than it reads a body."""
+
+    def __init__(self) -> None:
+        self.known: dict[type[PromptRequest], PromptRequest] = {}
+
+
+_readers = _Readers()
+
+
 def read(serializer: type[PromptRequest], body: dict[str, Any]) -> dict[str, Any]:
     """Return the validated fields of `body`, each present.
 
     Raises:
         ValidationError: naming the first field that cannot be meant.
     """
-    request = serializer(data=body)
-    request.is_valid(raise_exception=True)
-    fields: dict[str, Any] = request.validated_data
+    request = _readers.known.get(serializer)
+    if request is None:
+        request = _readers.known[serializer] = serializer()
+    fields: dict[str, Any] = request.run_validation(body)
     return fields
 
 
