@@ -17,7 +17,8 @@ from tasks_app.states import Status
 
 _LOOK_SECONDS = 0.02
 _ENGINE_PATIENCE_SECONDS = 30.0  # For a host that is being restarted.
-_MOST_DEATHS = 3  # Of an engine that dies while it loads, before a resume is claimed in spite of it.
+# For an engine that dies while it loads, perhaps again and again, before a resume is claimed in spite of it.
+_DYING_SECONDS = 5.0
 
 
 def run_claimable() -> int:
@@ -88,13 +89,14 @@ def _is_exact(progress: snapshot.Progress, address: EngineAddress) -> bool:
 
 def _engine_of_resume(host: HostClient, spec: ModelSpec) -> EngineAddress:
     deadline = time.monotonic() + _ENGINE_PATIENCE_SECONDS
-    deaths = 0
     while True:
         try:
             return load_engine(host, spec, lambda _: stalling.beat())
         except (EngineUnavailable, EngineDied) as error:
-            deaths += isinstance(error, EngineDied)
-            if queue.stopping() or deaths >= _MOST_DEATHS or time.monotonic() > deadline:
+            now = time.monotonic()
+            if queue.stopping() or now > deadline:
                 raise
+            if isinstance(error, EngineDied):
+                deadline = min(deadline, now + _DYING_SECONDS)
             stalling.beat()
             time.sleep(_LOOK_SECONDS)
