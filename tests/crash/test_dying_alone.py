@@ -47,12 +47,13 @@ def test_a_task_whose_engine_dies_while_it_loads_goes_by_its_policy(
     own_service.check_log()
 
 
-def test_a_task_to_be_resumed_outlives_an_engine_and_the_next_one_while_it_loads(own_service: Service) -> None:
+def test_a_task_to_be_resumed_outlives_an_engine_and_the_next_four_while_they_load(own_service: Service) -> None:
     twin = own_service.finished(own_service.create("Write a long story.", **_BODY)["id"])
     task = own_service.create("Write a long story.", **_BODY)["id"]
     _mid_text(own_service, task)
-    first = _kill_the_next_engine(own_service, [])
-    _kill_the_next_engine(own_service, first)
+    killed: list[int] = []
+    for _ in range(5):
+        killed += _kill_the_next_engine(own_service, killed)
     done = own_service.finished(task)
     assert (done["status"], done["output_text"], done["usage"]) == ("completed", twin["output_text"], twin["usage"])
     assert all(event["exact"] for event in own_service.events(task) if event.get("resumed"))
