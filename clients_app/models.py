@@ -1,9 +1,12 @@
-"""TABLE clients: who may talk to this service."""
+"""TABLE clients: who may talk to this service. Django looks for the tables of pairing here, too."""
 
 from django.db import models
 
 from clients_app import scopes, tokens
+from clients_app.pairing.models import GuessCount, Pairing
 from lmsp_site.ids import new_id
+
+__all__ = ["Client", "GuessCount", "Pairing"]
 
 
 def _client_id() -> str:

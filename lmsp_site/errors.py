@@ -137,6 +137,14 @@ class InsufficientStorage(Unavailable):
     code = "insufficient_storage"
 
 
+class TooManyRequests(Unavailable):
+    """A bound on what waits is reached; nothing was stored."""
+
+    status = 429
+    type = "rate_limit_error"
+    code = "too_many_requests"
+
+
 def storage_error(error: DatabaseError) -> ProtocolError | None:
     """Name what ails the database, or None where the fault is this program's own.
 

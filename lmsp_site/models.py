@@ -1,9 +1,13 @@
-"""TABLE service_config: who this service is and how it is set."""
+"""TABLE service_config: who this service is and how it is set. Django looks for the audit log's table here, too."""
 
 import uuid
 
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+
+from lmsp_site.audit_log import AuditEntry
+
+__all__ = ["AuditEntry", "RestartPolicy", "ServiceConfig"]
 
 
 class RestartPolicy(models.TextChoices):

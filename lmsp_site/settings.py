@@ -115,8 +115,8 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "LMSP service",
     "VERSION": __version__,
     "DESCRIPTION": "A local model service: LMSP 1.0 (draft), the Responses API and chat completions. Every call asks "
-    "for a token but those of the section Service. Errors come in one envelope; a verb that an address does not have "
-    "is answered with 405. Websockets: `/v1/events`, `/v1/responses` and `/v1/tasks/{task_id}/events`.",
+    "for a token but those of the sections Service and Pairing. Errors come in one envelope; a verb that an address "
+    "does not have is answered with 405. Websockets: `/v1/events`, `/v1/responses` and `/v1/tasks/{task_id}/events`.",
     "SERVERS": [{"url": "/"}],
     "ENFORCE_NON_BLANK_FIELDS": True,
     "POSTPROCESSING_HOOKS": ["lmsp_site.openapi.document.complete"],

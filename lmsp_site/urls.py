@@ -15,6 +15,7 @@ urlpatterns = [
     path("v1/openapi.json", Description.as_view(), name="openapi"),
     path("v1/docs", Page.as_view(), name="docs"),
     path("admin/", admin.site.urls),
+    path("", include("clients_app.pairing.urls")),
     path("", include("models_app.urls")),
     path("", include("tasks_app.urls")),
 ]

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.db import transaction
 
-from lmsp_site import data_dir
+from lmsp_site import audit_log, data_dir
+from lmsp_site.audit_log import Action, Actor
 from lmsp_site.errors import NotFound
 from models_app.engines.base import ModelSpec
 from models_app.models import LanguageModel
@@ -83,9 +85,12 @@ def register(source: Path, model_id: str) -> LanguageModel:
             if LanguageModel.objects.filter(file=target.name).exists():
                 raise CannotRegister(f"Another model has the file name {target.name} already; choose another id.")
             draft.replace(target)
-            return LanguageModel.objects.create(
-                id=model_id, file=target.name, digest=digest, size_bytes=size, **metadata
-            )
+            with transaction.atomic():
+                model = LanguageModel.objects.create(
+                    id=model_id, file=target.name, digest=digest, size_bytes=size, **metadata
+                )
+                audit_log.record(Actor.command_line(), Action.CREATED, model, digest=digest)
+            return model
     finally:
         draft.unlink(missing_ok=True)
 

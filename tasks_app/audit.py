@@ -30,6 +30,9 @@ _GUARDS = {
     "unfinished_tasks_are_not_deleted": "tasks",
     "events_of_unfinished_tasks_are_not_changed": "task_events",
     "events_of_unfinished_tasks_are_not_deleted": "task_events",
+    "audit_entries_are_not_changed": "audit_log",
+    "audit_entries_are_not_deleted": "audit_log",
+    "audit_entries_are_not_replaced": "audit_log",
 }
 _JOURNAL_PAIR_BYTES = 6
 

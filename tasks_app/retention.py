@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from django.db import connection, transaction
 
+from clients_app.pairing import expiry
 from lmsp_site.models import ServiceConfig
 from tasks_app import queue
 from tasks_app.models import IdempotencyKey, Task
@@ -75,20 +76,23 @@ def forget(task_id: str) -> bool:
 
 
 def purge(may_go_on: Callable[[], bool] = lambda: True) -> dict[str, int]:
-    """Delete what finished longer ago than the retention allows, and expired idempotency keys.
+    """Delete what finished longer ago than the retention allows, expired idempotency keys and expired pairings.
 
     Args:
         may_go_on: asked after each transaction; what is left then is the next purge's.
 
     Returns:
-        ``tasks_deleted``, ``events_deleted``, ``idempotency_keys_deleted`` and ``bytes_freed``, on the disk.
+        ``tasks_deleted``, ``events_deleted``, ``idempotency_keys_deleted``, ``pairings_deleted``, and on the disk
+        ``bytes_freed``.
     """
-    deleted = Counter(tasks_deleted=0, events_deleted=0, idempotency_keys_deleted=0, bytes_freed=0)
+    deleted = Counter(tasks_deleted=0, events_deleted=0, idempotency_keys_deleted=0, pairings_deleted=0, bytes_freed=0)
     pace = _Pace()
     with _no_wait_for_the_disk():
         while may_go_on() and (step := _purge_tasks(pace)):
             deleted.update(step)
         while may_go_on() and (step := _purge_keys(pace)):
+            deleted.update(step)
+        while may_go_on() and (step := _purge_pairings(pace)):
             deleted.update(step)
         while may_go_on() and (step := _give_back_space(pace)):
             deleted.update(step)
@@ -179,6 +183,11 @@ def _purge_keys(pace: _Pace) -> Counter[str]:
     with pace.transaction() as rows:
         keys = IdempotencyKey.objects.filter(pk__in=list(expired.values_list("pk", flat=True)[:rows]))
         return +Counter(idempotency_keys_deleted=keys.delete()[0])
+
+
+def _purge_pairings(pace: _Pace) -> Counter[str]:
+    with pace.transaction() as rows:
+        return +Counter(pairings_deleted=expiry.remove_expired(rows))
 
 
 def _give_back_space(pace: _Pace) -> Counter[str]:

@@ -3,12 +3,12 @@
 What would change the answer and cannot be done is refused; ``docs/protocol.md`` says of every field what becomes of it.
 """
 
-import threading
 from typing import Any
 
 from rest_framework import serializers
 
 from lmsp_site.fields import Refused, StrictBoolean, StrictChoice, StrictInteger, StrictNumber, StrictString
+from lmsp_site.fields import read as read
 from lmsp_site.models import RestartPolicy
 from tasks_app import responses
 from tasks_app.input_items import MAX_TEXT, InputField
@@ -133,29 +133,6 @@ class TaskRequest(ResponseRequest):
         if attrs["store"] is False:
             raise serializers.ValidationError({"store": "A task is always stored."})
         return super().validate(attrs)
-
-
-class _Readers(threading.local):
-    """One of each request for each thread: the library copies all fields for a new one, longer than it reads a body."""
-
-    def __init__(self) -> None:
-        self.known: dict[type[PromptRequest], PromptRequest] = {}
-
-
-_readers = _Readers()
-
-
-def read(serializer: type[PromptRequest], body: dict[str, Any]) -> dict[str, Any]:
-    """Return the validated fields of `body`, each present.
-
-    Raises:
-        ValidationError: naming the first field that cannot be meant.
-    """
-    request = _readers.known.get(serializer)
-    if request is None:
-        request = _readers.known[serializer] = serializer()
-    fields: dict[str, Any] = request.run_validation(body)
-    return fields
 
 
 def task_object(task: Task, position: int | None = None) -> dict[str, Any]:

@@ -183,6 +183,24 @@ COMPONENTS: Schema = {
         },
         description="Its `output`, as input, is the conversation that went in.",
     ),
+    "Pairing": record(
+        {
+            "device_code": {**STRING, "description": "What the program polls with; a secret."},
+            "user_code": {"type": "string", "pattern": "^[BCDFGHJKLMNPQRSTVWXZ]{4}-[BCDFGHJKLMNPQRSTVWXZ]{4}$"},
+            "verification_uri": {**STRING, "description": "The page where a person types the user code."},
+            "verification_uri_complete": {**STRING, "description": "The same page with the code filled in."},
+            "expires_in": {**COUNT, "description": "Seconds for which both codes are good."},
+            "interval": {**COUNT, "description": "Seconds that have to lie between two polls."},
+        }
+    ),
+    "Token": record(
+        {
+            "access_token": STRING,
+            "token_type": const("Bearer"),
+            "scope": {**STRING, "description": "What was granted, with blanks between the scopes."},
+            "client_id": STRING,
+        }
+    ),
     "Model": record(
         {
             "id": STRING,

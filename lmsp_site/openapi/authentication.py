@@ -6,13 +6,6 @@ from drf_spectacular.openapi import AutoSchema
 from clients_app import scopes
 from lmsp_site.openapi.items import Schema
 
-_MEANING = {
-    scopes.MODELS_READ: "the catalogue",
-    scopes.TASKS_READ: "one's own tasks and their events",
-    scopes.TASKS_WRITE: "creating, cancelling and deleting tasks",
-    scopes.RESPONSES_WRITE: "everything under `/v1/responses`, and chat completions",
-}
-
 
 class Bearer(OpenApiAuthenticationExtension):
     """A client's token in the header ``Authorization``, with the scope that the view asks for."""
@@ -27,9 +20,10 @@ class Bearer(OpenApiAuthenticationExtension):
 
     def get_security_definition(self, auto_schema: AutoSchema) -> Schema:
         """Return the scheme; every scope there is has its meaning in it."""
-        described = "\n".join(f"- `{scope}`: {_MEANING[scope]}" for scope in scopes.ALL)
+        described = "\n".join(f"- `{scope}`: {scopes.MEANING[scope]}" for scope in scopes.ALL)
         return {
             "type": "http",
             "scheme": "bearer",
-            "description": f"The token of a client (`manage.py create_client`). Its scopes:\n\n{described}",
+            "description": "The token of a client (`POST /v1/pairing`, or `manage.py create_client`). Its scopes:\n\n"
+            + described,
         }

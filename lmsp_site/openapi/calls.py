@@ -9,8 +9,11 @@ from typing import Any, ClassVar
 
 from drf_spectacular.extensions import OpenApiViewExtension
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiRequest, OpenApiResponse, extend_schema
+from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
+from clients_app.pairing import serializers as pairing_bodies
+from clients_app.pairing import views as pairing
 from clients_app.scopes import RESPONSES_WRITE
 from lmsp_site import health
 from lmsp_site.openapi import parameters
@@ -25,7 +28,8 @@ from tasks_app.states import Status
 GET, POST, DELETE = HTTPMethod.GET, HTTPMethod.POST, HTTPMethod.DELETE
 _JSON, _EVENT_STREAM = "application/json", "text/event-stream"
 _TEXT: Schema = {"type": "string"}
-_SERVICE, _MODELS, _TASKS, _RESPONSES, _CHAT = "Service", "Models", "Tasks", "Responses", "Chat completions"
+_SERVICE, _PAIRING, _MODELS, _TASKS = "Service", "Pairing", "Models", "Tasks"
+_RESPONSES, _CHAT = "Responses", "Chat completions"
 _LAST_EVENT_ID: Schema = {"type": "string", "pattern": "^[0-9]{1,15}$"}
 _FRAMES = "Server-sent events"
 # What a schema of this media type describes, the body, a frame or its data, is not agreed on: it is said in words.
@@ -42,6 +46,11 @@ _CHAT_EXAMPLE = {
     "messages": [{"role": "user", "content": "Write a haiku about the sea."}],
     "max_completion_tokens": 64,
 }
+_PAIRING_EXAMPLE = {"client_name": "Editor on my laptop", "scopes": ["models:read", "responses:write"]}
+_POLL_EXAMPLE = {
+    "device_code": "6QdZzVnqCkHDBYoWkm0gkN-hTkM5dKnWvRvkYkMSvWQ",
+    "grant_type": pairing_bodies.GRANT_TYPE,
+}
 _SEALED_EXAMPLE = {"model": "smollm2-135m-instruct", "input": "My name is Ada."}
 
 
@@ -53,7 +62,7 @@ def _text(description: str) -> OpenApiResponse:
     return OpenApiResponse(_TEXT, description)
 
 
-def _body(serializer: type[serializers.PromptRequest], example: dict[str, Any]) -> dict[str, OpenApiRequest]:
+def _body(serializer: type[BaseSerializer[Any]], example: dict[str, Any]) -> dict[str, OpenApiRequest]:
     shown = OpenApiExample("Example", value=example, request_only=True)
     return {_JSON: OpenApiRequest(serializer, examples=[shown])}
 
@@ -138,6 +147,35 @@ _CALLS: dict[type[APIView], tuple[str, dict[HTTPMethod, _Call]]] = {
                     (200, "text/plain"): _text("The metrics."),
                     (200, "application/openmetrics-text"): _text("The metrics."),
                 },
+            )
+        },
+    ),
+    pairing.PairingList: (
+        _PAIRING,
+        {
+            POST: _Call(
+                "startPairing",
+                "Ask for a token",
+                "The device grant of RFC 8628, in JSON. Show `user_code` and `verification_uri` to a person, and poll "
+                "`/v1/pairing/token` with `device_code`.",
+                request=_body(pairing_bodies.PairingRequest, _PAIRING_EXAMPLE),
+                answers={200: _json("Pairing", "The codes.")},
+                errors=(429, 503, 507),
+            )
+        },
+    ),
+    pairing.PairingToken: (
+        _PAIRING,
+        {
+            POST: _Call(
+                "collectToken",
+                "Collect the token, once a person has approved",
+                "Until then 400 with `authorization_pending`; with `slow_down` where less than the interval lies "
+                "between two polls, which makes it 5 seconds longer. `access_denied`, `expired_token` and "
+                "`invalid_grant` are final.",
+                request=_body(pairing_bodies.TokenRequest, _POLL_EXAMPLE),
+                answers={200: _json("Token", "The token, which is shown this once.")},
+                errors=(503, 507),
             )
         },
     ),

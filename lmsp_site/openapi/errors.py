@@ -17,6 +17,7 @@ _ERRORS: dict[int, tuple[str, str, tuple[str, ...], Schema]] = {
             *("invalid_json", "invalid_number", "invalid_string", "invalid_value", "invalid_cursor", "invalid_host"),
             *("invalid_encrypted_content", "invalid_idempotency_key", "invalid_request", "unknown_parameter"),
             *("context_length_exceeded", "prompt_not_supported", "not_acceptable"),
+            *("authorization_pending", "slow_down", "access_denied", "expired_token", "invalid_grant"),
         ),
         {},
     ),
@@ -52,6 +53,12 @@ _ERRORS: dict[int, tuple[str, str, tuple[str, ...], Schema]] = {
         "The `Idempotency-Key` came with another request before.",
         ("idempotency_key_reused",),
         {},
+    ),
+    429: (
+        "TooManyRequests",
+        "So many programs wait for a person that no other can be added; nothing was stored.",
+        ("too_many_pairings",),
+        {"Retry-After": _RETRY_AFTER},
     ),
     500: (
         "ServerError",

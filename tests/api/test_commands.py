@@ -49,7 +49,10 @@ def refusal(done: subprocess.CompletedProcess[str]) -> str:
     [
         (("create_client", "first"), {"client_id", "token", "scopes"}),
         (("check_log",), {"tasks", "events", "violations"}),
-        (("purge_tasks",), {"tasks_deleted", "events_deleted", "idempotency_keys_deleted", "bytes_freed"}),
+        (
+            ("purge_tasks",),
+            {"tasks_deleted", "events_deleted", "idempotency_keys_deleted", "pairings_deleted", "bytes_freed"},
+        ),
     ],
 )
 def test_a_first_command_works_on_nothing(tmp_path: Path, arguments: tuple[str, ...], keys: set[str]) -> None:

@@ -22,6 +22,8 @@ from tests.service import MODEL, Service
 
 OPENAPI, DOCS = "/v1/openapi.json", "/v1/docs"
 CHAT = "/v1/chat/completions"
+# For people; what they are sent is no JSON.
+PAGES = (DOCS, "/pair")
 CLOSED = closed()
 STRICT, SCHEMA = loaded(CLOSED), loaded(DOCUMENT)
 CREATING = {"createTask", "createResponse", "createChatCompletion"}
@@ -81,7 +83,7 @@ def test_every_call_there_is_is_in_it_and_no_other() -> None:
     found = {
         (address, method)
         for address, view in views(get_resolver().url_patterns)
-        if address != DOCS
+        if address not in PAGES
         for method in set(view().allowed_methods) - {"OPTIONS", "HEAD"}
     }
     assert operations().keys() == found
@@ -171,7 +173,21 @@ def ask_for_completions(ask: Asked) -> None:
         check("ChatCompletionChunk", json.loads(chunk), CLOSED)
 
 
-def test_every_answer_there_is_is_as_described(http: httpx.Client) -> None:
+def ask_for_a_token(ask: Asked, service: Service) -> None:
+    codes = ask("POST", "/v1/pairing", json={"client_name": "described", "scopes": ["models:read"]}).json()
+    assert httpx.get(codes["verification_uri_complete"], follow_redirects=True).url.path == "/admin/login/"
+    assert httpx.get(f"{service.url}/static/clients_app/pair.css").headers["content-type"].startswith("text/css")
+    polled = {"device_code": codes["device_code"]}
+    assert ask("POST", "/v1/pairing/token", json=polled).json()["error"]["code"] == "authorization_pending"
+    service.manage("approve_client", codes["user_code"])
+    token = ask("POST", "/v1/pairing/token", json=polled).json()["access_token"]
+    with service.http(token=token) as paired:
+        assert paired.get("/v1/models").status_code == 200
+        assert paired.get("/v1/tasks").status_code == 403
+    ask.answers.discard(("/v1/pairing/token", "POST", 400, "application/json"))
+
+
+def test_every_answer_there_is_is_as_described(http: httpx.Client, service: Service) -> None:
     ask = Asked(http)
     for path in ("/.well-known/lmsp", "/healthz", "/readyz", "/metrics", OPENAPI, "/v1/models"):
         ask("GET", path)
@@ -215,6 +231,7 @@ def test_every_answer_there_is_is_as_described(http: httpx.Client) -> None:
     ask("DELETE", "/v1/responses/{response_id}", of=response["id"])
 
     ask_for_completions(ask)
+    ask_for_a_token(ask, service)
     assert ask.answers == answers()
 
 

@@ -100,6 +100,10 @@ PLANTED: dict[str, tuple[str, Plant]] = {
         "journal_agrees_with_count",
         _sql("DELETE FROM task_journal WHERE snapshot_id = :id AND position = 0"),
     ),
+    "missing guard of the audit log": (
+        "guards_are_installed",
+        _sql("DROP TRIGGER audit_entries_are_not_deleted"),
+    ),
     "missing guard": (
         "guards_are_installed",
         _sql("DROP TRIGGER unfinished_tasks_are_not_deleted"),

@@ -74,6 +74,7 @@ def test_everything_of_a_task_goes_with_it_and_its_key_keeps_the_result(client: 
         "tasks_deleted": 1,
         "events_deleted": events,
         "idempotency_keys_deleted": 0,
+        "pairings_deleted": 0,
         "bytes_freed": 0,
     }
     for model, key in ((TaskEvent, "task"), (Response, "task"), (Snapshot, "task"), (JournalEntry, "snapshot")):

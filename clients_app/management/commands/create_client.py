@@ -6,7 +6,8 @@ from django.core.management import CommandError
 from django.core.management.base import CommandParser
 
 from clients_app import scopes
-from clients_app.models import Client
+from clients_app.creating import create
+from lmsp_site.audit_log import Actor
 from lmsp_site.management.base import ServiceCommand
 
 
@@ -28,8 +29,9 @@ class Command(ServiceCommand):
         name = options["name"].strip()
         if not name or len(name) > 100:
             raise CommandError("A client's name has 1 to 100 characters.")
-        granted = [scope.strip() for scope in options["scopes"].split(",") if scope.strip()]
-        if strangers := scopes.unknown(granted):
-            raise CommandError(f"Unknown scope {strangers[0]!r}; there are {', '.join(scopes.ALL)}.")
-        client, token = Client.pair(name, granted)
+        try:
+            granted = scopes.parse(options["scopes"])
+        except ValueError as error:
+            raise CommandError(str(error)) from error
+        client, token = create(name, granted, Actor.command_line())
         return {"client_id": client.id, "token": token, "scopes": granted}

@@ -10,8 +10,10 @@ from django.core.management import CommandError
 from django.core.management.base import CommandParser
 
 from clients_app import scopes
+from clients_app.creating import create
 from clients_app.models import Client
 from lmsp_site.address import url
+from lmsp_site.audit_log import Actor
 from lmsp_site.configuration import REPOSITORY
 from lmsp_site.management.base import ServiceCommand
 from models_app import catalog
@@ -41,7 +43,7 @@ class Command(ServiceCommand):
             answer["password"] = secrets.token_urlsafe(15)
             users.create_superuser(_ADMIN, password=answer["password"])
         if not Client.objects.exists():
-            _, answer["token"] = Client.pair(_CLIENT, list(scopes.ALL))
+            _, answer["token"] = create(_CLIENT, list(scopes.ALL), Actor.command_line())
         return answer
 
     def _model(self, path: Path) -> str:

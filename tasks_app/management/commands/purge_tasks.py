@@ -9,7 +9,7 @@ from tasks_app import retention
 class Command(ServiceCommand):
     """``purge_tasks``: delete finished tasks that are older than the retention period."""
 
-    help = "Delete finished tasks older than retention_days, and expired idempotency keys."
+    help = "Delete finished tasks older than retention_days, expired idempotency keys and pairings."
 
     def run(self, **options: Any) -> dict[str, Any]:
         """Purge."""
