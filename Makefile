@@ -27,11 +27,14 @@ soak: prepare ## Kill parts of a service under load: make soak ROUNDS=200 SEED=1
 	@exec $(VENV_PYTHON) -m tests.crash.soak $(if $(MINUTES),--minutes $(MINUTES),--rounds $(ROUNDS)) --seed $(SEED) \
 	    $(if $(PLOT),--plot docs/figures/soak_memory_and_handles.svg) $(ARGS)
 
-check: prepare ## Run every check that needs no test: lint, format, types, imports, Django
+check: prepare ## Run every check that needs no test: lint, format, types, imports, security, Django
 	$(VENV_PYTHON) -m ruff check .
 	$(VENV_PYTHON) -m ruff format --check .
 	$(VENV_PYTHON) -m mypy
 	$(VENV_PYTHON) -c "from importlinter.cli import lint_imports_command as lint; lint()" --no-logo
+	$(VENV_PYTHON) -m bandit --quiet --configfile pyproject.toml --recursive \
+	    lmsp_site clients_app models_app tasks_app checks bench manage.py
+	$(VENV_PYTHON) -m checks.advisories
 	$(MANAGE) check --deploy --fail-level WARNING
 	$(MANAGE) makemigrations --check --dry-run
 

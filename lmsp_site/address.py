@@ -53,7 +53,11 @@ def reachable(host: str) -> str:
     return _LOOPBACK.get(host, host)
 
 
+def in_url(host: str) -> str:
+    """Return a host as URLs and the header ``Host`` have it: an IPv6 address stands in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
 def url(host: str, port: int) -> str:
     """Return what a browser on this machine opens."""
-    name = reachable(host)
-    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+    return f"http://{in_url(reachable(host))}:{port}"

@@ -4,10 +4,32 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.admin import AdminSite
-from django.http import HttpRequest
+from django.contrib.admin.forms import AdminAuthenticationForm
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from lmsp_site import health
+from lmsp_site import health, login_throttle
+
+
+class LoginForm(AdminAuthenticationForm):
+    """User and password, the latter not looked at after too many failures; `retry_after` says for how many seconds."""
+
+    retry_after: int | None = None
+
+    def clean(self) -> dict[str, Any]:
+        """Check user and password."""
+        username = self.cleaned_data.get("username")
+        if not (username and self.cleaned_data.get("password")):
+            return super().clean()
+        try:
+            login_throttle.begin(username)
+        except login_throttle.TooManyAttempts as refusal:
+            self.retry_after = refusal.seconds
+            raise ValidationError(str(refusal), code="too_many_attempts") from None
+        cleaned = super().clean()
+        login_throttle.succeeded(username)
+        return cleaned
 
 
 class ServiceAdminSite(AdminSite):
@@ -15,6 +37,16 @@ class ServiceAdminSite(AdminSite):
 
     site_header = site_title = "LMSP service"
     index_title = "Administration"
+    login_form = LoginForm
+
+    def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the form, or sign in; 429 after too many failures."""
+        answer = super().login(request, extra_context)
+        form = (getattr(answer, "context_data", None) or {}).get("form")
+        if isinstance(form, LoginForm) and form.retry_after is not None:
+            answer.status_code = 429
+            answer["Retry-After"] = str(form.retry_after)
+        return answer
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         """Show the start page, and above it what ``/readyz`` would say."""

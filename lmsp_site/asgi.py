@@ -1,4 +1,4 @@
-"""The ASGI application: back-pressure and limits first, then websockets, calls that wait, and Django."""
+"""The ASGI application: back-pressure and general refusals first, then websockets, calls that wait, and Django."""
 
 import gc
 import os
@@ -17,7 +17,11 @@ from django.db import connections
 from lmsp_site.asgi_http import Receive, Scope, Send
 from lmsp_site.backpressure import Paced
 from lmsp_site.django_handler import Handler
+from lmsp_site.hosts import KnownHosts
 from lmsp_site.limits import Limits
+from lmsp_site.origins import CrossOrigin
+from lmsp_site.proxies import TrustedProxies
+from lmsp_site.response_headers import ResponseHeaders
 from tasks_app.urls import streaming_app, websocket_urlpatterns
 
 # A caller is told within this time that the database is locked; workers can wait longer.
@@ -33,7 +37,9 @@ async def http(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 routes = ProtocolTypeRouter({"http": http, "websocket": websocket_urlpatterns})
-application = Paced(Limits(routes), settings.LMSP.slow_reader_seconds)
+# A refusal has the headers of every other answer, and a page that is allowed can read why its body was too long.
+guarded = TrustedProxies(ResponseHeaders(KnownHosts(CrossOrigin(Limits(routes)))))
+application = Paced(guarded, settings.LMSP.slow_reader_seconds)
 
 # What is loaded now stays: the collector would hold up all streams while it walks through it.
 gc.collect()

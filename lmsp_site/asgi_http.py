@@ -1,7 +1,7 @@
 """Plain ASGI for what bypasses Django's handler: requests read whole, answers written, callers that hang up."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -35,6 +35,11 @@ class CallerGone(Exception):
 def header(scope: Scope, name: bytes) -> str | None:
     """Return a header of the request, or ``None``."""
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)
+
+
+def headers_named(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> list[str]:
+    """Return every header of that name."""
+    return [value.decode("latin-1") for key, value in headers if key == name]
 
 
 def query(scope: Scope) -> dict[str, str]:
@@ -85,6 +90,15 @@ async def send_json(send: Send, status: int, body: Any, headers: dict[str, str] 
 async def send_error(send: Send, error: ProtocolError) -> None:
     """Answer with the error envelope."""
     await send_json(send, error.status, error.body(), error.headers)
+
+
+async def refuse(scope: Scope, receive: Receive, send: Send, error: ProtocolError) -> None:
+    """Answer a call with an error; a socket that was not accepted yet is closed, which refuses its handshake."""
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close"})
+    else:
+        await send_error(send, error)
 
 
 async def send_stream(send: Send, frames: AsyncIterator[bytes], headers: dict[str, str] | None = None) -> None:

@@ -52,7 +52,9 @@ class Paced:
 
         async def paced_send(message: Message) -> None:
             if connection.is_closing:
-                # Who would send on through the whole log meanwhile waits to be told that the connection has gone.
+                # Who would send on through the whole log meanwhile waits to be told that the connection has gone. For
+                # that the other side's farewell is to be read, whose frames nobody waits for any more.
+                connection.read_on()
                 await connection.gone.wait()
                 return
             if message["type"] == "http.response.body":
@@ -126,6 +128,10 @@ class _Connection:
         """Wait until what is unsent has gone, where it was too much; or the connection has."""
         await self._room.wait()
 
+    def read_on(self) -> None:
+        """Let what the other side sends be read, although nobody waits for it."""
+        self._transport.resumeProducing()
+
     def paced(self, receive: Receive) -> Receive:
         """Return a ``receive()`` that lets a socket be read only while somebody waits for its frames."""
         if not self._is_socket:
@@ -174,13 +180,17 @@ class _Connection:
         self.stopProducing()
         return result
 
+    def _socket(self) -> Any:
+        # An encrypted connection stands before the one that has the socket.
+        return getattr(self._transport, "transport", self._transport).getHandle()
+
     def _option(self, name: int, value: int) -> None:
         with suppress(OSError, AttributeError):  # Not TCP, or lost.
-            self._transport.getHandle().setsockopt(socket.IPPROTO_TCP, name, value)
+            self._socket().setsockopt(socket.IPPROTO_TCP, name, value)
 
     def _tcp_info(self) -> tuple[int, int, int]:
         try:
-            raw = self._transport.getHandle().getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+            raw = self._socket().getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
             unacknowledged, acknowledged, unsent = _TCP_INFO.unpack(raw)
         except (OSError, AttributeError, struct.error):
             # Not TCP; or lost, and Twisted has forgotten its socket.

@@ -4,6 +4,7 @@ import fcntl
 import os
 import secrets
 import sqlite3
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -11,13 +12,39 @@ from pathlib import Path
 
 PRIVATE_DIRECTORY = 0o700
 PRIVATE_FILE = 0o600
+_PRIVATE_FILES = ("secret_key", "db.sqlite3*", "logs/*")
 SUBDIRECTORIES = ("models", "checkpoints", "run", "logs")
 
 
+_NOT_THE_OWNER = 0o077
+
+
 def prepare(data_dir: Path) -> None:
-    """Make the data directory and its parts, readable by their owner only."""
-    for directory in (data_dir, *(data_dir / name for name in SUBDIRECTORIES)):
+    """Make the data directory and its parts, readable by their owner only, and have this process make all files so.
+
+    What is there and open to others is closed to them: the directory that somebody made by hand, a database that was
+    copied into it. A directory that is no data directory yet and not empty is left as it is; what is made in it is not.
+    """
+    os.umask(_NOT_THE_OWNER)
+    is_ours = not data_dir.exists() or _is_data_dir(data_dir)
+    parts = [data_dir / name for name in SUBDIRECTORIES]
+    for directory in (data_dir, *parts):
         directory.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+    files = [path for name in _PRIVATE_FILES for path in data_dir.glob(name)]
+    for path in (*([data_dir] if is_ours else []), *parts, *files):
+        _close_to_others(path)
+
+
+def _is_data_dir(path: Path) -> bool:
+    return (path / "secret_key").exists() or next(path.iterdir(), None) is None
+
+
+def _close_to_others(path: Path) -> None:
+    with suppress(FileNotFoundError):  # SQLite removes files of its own at any time.
+        found = path.lstat()
+        # A link leads to what others may be meant to have as well, such as a directory of models.
+        if not path.is_symlink() and found.st_uid == os.geteuid() and found.st_mode & _NOT_THE_OWNER:
+            path.chmod(stat.S_IMODE(found.st_mode) & ~_NOT_THE_OWNER)
 
 
 def secret_key(data_dir: Path) -> str:

@@ -89,6 +89,13 @@ class Conflict(ProtocolError):
         super().__init__(message, code=code, param=param, headers=headers)
 
 
+class RequestTimeout(ProtocolError):
+    """The request takes too long to arrive."""
+
+    status = 408
+    code = "request_timeout"
+
+
 class PayloadTooLarge(ProtocolError):
     """The body is over the limit."""
 
@@ -101,6 +108,13 @@ class UnsupportedMediaType(ProtocolError):
 
     status = 415
     code = "unsupported_media_type"
+
+
+class HeadersTooLarge(ProtocolError):
+    """The headers are too many, or too long."""
+
+    status = 431
+    code = "headers_too_large"
 
 
 class IdempotencyKeyReused(ProtocolError):
@@ -143,6 +157,15 @@ class TooManyRequests(Unavailable):
     status = 429
     type = "rate_limit_error"
     code = "too_many_requests"
+
+
+def unknown_host() -> InvalidRequest:
+    """Return the error of a caller who names a host that this service does not go by."""
+    return InvalidRequest(
+        "This service is not known by that host name. Use 127.0.0.1 or localhost, or have its operator name the host "
+        "in LMSP_ALLOWED_HOSTS.",
+        code="invalid_host",
+    )
 
 
 def storage_error(error: DatabaseError) -> ProtocolError | None:
@@ -211,7 +234,7 @@ def to_protocol(error: Exception) -> ProtocolError:
     if isinstance(error, PermissionDenied):
         return Forbidden("This is not allowed.", code="forbidden")
     if isinstance(error, DisallowedHost):
-        return InvalidRequest("This service is not known by that host name.", code="invalid_host")
+        return unknown_host()
     if isinstance(error, DatabaseError) and (known := storage_error(error)):
         logger.warning("storage fault", extra={"error": str(error)})
         return known

@@ -4,6 +4,9 @@ The processes of a service also write them to a file, which ``serve`` names to t
 
 Every line has ``time`` (UTC), ``level``, ``logger`` and ``event``, the message. What a caller passes as ``extra``
 follows under its own name; ``extra={"task": task.id}`` is how a line says which task it is about.
+
+Nothing that looks like a token of a client gets into a line, whoever wrote it; nor what a request carries beside its
+path.
 """
 
 import json
@@ -11,6 +14,7 @@ import logging
 import logging.config
 import math
 import os
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,12 +25,16 @@ from lmsp_site import log_file
 _STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
+# A client's token, whole or cut short (``clients_app/tokens.py``); ids have other prefixes, metrics no capital letters.
+_TOKEN = re.compile(r"lmsp_(?=[\w-]*[A-Z0-9-])[\w-]{16,}")
+
+
 class JSONFormatter(logging.Formatter):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as a line, without its newline."""
-        return _one_line(self.fields(record))
+        return _without_tokens(_one_line(self.fields(record)))
 
     def fields(self, record: logging.LogRecord) -> dict[str, Any]:
         """Return what the line says, in the order in which it says it."""
@@ -52,7 +60,7 @@ class KeyValueFormatter(JSONFormatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as a line, without its newline."""
-        return " ".join(f"{name}={_word(value)}" for name, value in self.fields(record).items())
+        return _without_tokens(" ".join(f"{name}={_word(value)}" for name, value in self.fields(record).items()))
 
 
 # Answers by which the service says that it cannot take a call now: its own lines say why, once and not for each caller.
@@ -134,7 +142,14 @@ def _plain(value: Any) -> str | float | bool | None:
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value
+    # Django's requests, which its own lines carry, show their query: people put tokens and worse there.
+    if (path := getattr(value, "path", None)) is not None and (method := getattr(value, "method", None)) is not None:
+        return f"{method} {path}"
     return str(value)
+
+
+def _without_tokens(line: str) -> str:
+    return _TOKEN.sub("lmsp_[token]", line)
 
 
 def _word(value: Any) -> str:

@@ -1,4 +1,7 @@
-"""TABLE service_config: who this service is and how it is set. Django looks for the audit log's table here, too."""
+"""TABLES service_config: who this service is and how it is set; login_attempts: who fails to sign in to the admin.
+
+Django looks for the audit log's table here, too.
+"""
 
 import uuid
 
@@ -57,3 +60,16 @@ class ServiceConfig(models.Model):
     def current(cls) -> "ServiceConfig":
         """Return the configuration as it is now; an edit is in force at the next call."""
         return cls.objects.get(pk=1)
+
+
+class LoginAttempt(models.Model):
+    """An attempt to sign in to the admin that did not succeed, or has not yet."""
+
+    user_digest = models.CharField(max_length=64)
+    at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        db_table = "login_attempts"
+
+    def __str__(self) -> str:
+        return f"{self.at:%Y-%m-%d %H:%M:%S}"

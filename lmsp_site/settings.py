@@ -1,6 +1,6 @@
 """Django settings; what an operator may set is in ``configuration.py``."""
 
-from lmsp_site import __version__, configuration, data_dir, logs
+from lmsp_site import __version__, address, configuration, data_dir, logs
 
 LMSP = configuration.from_environment()
 data_dir.prepare(LMSP.data_dir)
@@ -10,7 +10,7 @@ SECRET_KEY = data_dir.secret_key(LMSP.data_dir)
 DEBUG = False
 ROOT_URLCONF = "lmsp_site.urls"
 ASGI_APPLICATION = "lmsp_site.asgi.application"
-ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", LMSP.host, *LMSP.allowed_hosts]
+ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", address.in_url(LMSP.host), *LMSP.allowed_hosts]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
 TIME_ZONE = "UTC"
@@ -83,12 +83,16 @@ STATIC_URL = "/static/"
 # The packages' own files, served from where they are installed: no collectstatic step.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
+WHITENOISE_ALLOW_ALL_ORIGINS = False
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = LMSP.max_body_bytes
 X_FRAME_OPTIONS = "DENY"
 SECURE_CONTENT_TYPE_NOSNIFF = True
-SESSION_COOKIE_SAMESITE = "Lax"
-SESSION_COOKIE_HTTPONLY = True
+# A page of another site takes nobody's session along. Where a connection is encrypted, by this server or by a trusted
+# proxy, `response_headers` marks cookies as secure.
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Strict"
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+CSRF_FAILURE_VIEW = "lmsp_site.views.csrf_failure"
 APPEND_SLASH = True
 SILENCED_SYSTEM_CHECKS = [
     # Out of the box the service speaks plain HTTP to this machine alone: a redirect to HTTPS (W008), HSTS (W004) and

@@ -78,6 +78,14 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     return _answer(errors.NotFound(f"There is nothing at {request.path}."))
 
 
+def csrf_failure(_request: HttpRequest, reason: str = "") -> HttpResponse:
+    """Answer a form that does not come from the page that it should come from; Django names the second argument."""
+    message = f"{reason.rstrip('.')}. Open the page again and send its form from there."
+    if "Origin checking failed" in reason:
+        message += " Behind a proxy that takes the encryption off, LMSP_TRUSTED_PROXIES has to name it."
+    return _answer(errors.Forbidden(message, code="csrf_failed"))
+
+
 def server_error(_request: HttpRequest) -> HttpResponse:
     """Answer an exception outside the API views; Django has logged it. A full disk is called by its name there too."""
     error = sys.exception()

@@ -16,7 +16,7 @@ _ERRORS: dict[int, tuple[str, str, tuple[str, ...], Schema]] = {
         (
             *("invalid_json", "invalid_number", "invalid_string", "invalid_value", "invalid_cursor", "invalid_host"),
             *("invalid_encrypted_content", "invalid_idempotency_key", "invalid_request", "unknown_parameter"),
-            *("context_length_exceeded", "prompt_not_supported", "not_acceptable"),
+            *("context_length_exceeded", "prompt_not_supported", "not_acceptable", "invalid_http"),
             *("authorization_pending", "slow_down", "access_denied", "expired_token", "invalid_grant"),
         ),
         {},
@@ -46,6 +46,7 @@ _ERRORS: dict[int, tuple[str, str, tuple[str, ...], Schema]] = {
         ("task_not_finished", "response_not_finished", "response_cancelled"),
         {"x-should-retry": _SHOULD_RETRY},
     ),
+    408: ("RequestTimeout", "The request took too long to arrive.", ("request_timeout",), {}),
     413: ("PayloadTooLarge", "The body is over the limit.", ("payload_too_large",), {}),
     415: ("UnsupportedMediaType", "The body is not sent as JSON.", ("unsupported_media_type",), {}),
     422: (
@@ -60,6 +61,7 @@ _ERRORS: dict[int, tuple[str, str, tuple[str, ...], Schema]] = {
         ("too_many_pairings",),
         {"Retry-After": _RETRY_AFTER},
     ),
+    431: ("HeadersTooLarge", "The headers are too many, or too long.", ("headers_too_large",), {}),
     500: (
         "ServerError",
         "Something that the service did not foresee; of a chat completion also a generation that has failed, with the "
@@ -97,7 +99,7 @@ def of(path: str, method: str, operation: dict[str, Any]) -> set[int]:
 
     No call answers 405: that is what a verb gets that its address does not have.
     """
-    statuses = {400, 500}
+    statuses = {400, 431, 500}
     if operation.get("security"):
         statuses |= {401, 403, 503}
     if "{" in path:
@@ -105,7 +107,7 @@ def of(path: str, method: str, operation: dict[str, Any]) -> set[int]:
     if method == "post":
         statuses.add(413)
     if "requestBody" in operation:
-        statuses.add(415)
+        statuses |= {408, 415}
     return statuses
 
 

@@ -11,7 +11,7 @@ from lmsp_site.configuration import REPOSITORY
 _ROLES = {
     "serve": "supervisor",
     "models_app.engines.host": "engine_host",
-    "daphne": "web",
+    "lmsp_site.daphne_server": "web",
     "run_workers": "workers",
     "models_app.engines.process": "engines",
 }

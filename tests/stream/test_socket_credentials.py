@@ -1,6 +1,7 @@
 """Who may open a socket: tokens by header or subprotocol, and pages of which origins."""
 
 import json
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -70,3 +71,14 @@ def test_pages_of_the_service_itself_and_of_configured_origins_are_not(impatient
     for origin in (ORIGIN, ORIGIN.upper(), f"http://127.0.0.1:{impatient.port}"):
         with open_socket(impatient, "/v1/events", origin=Origin(origin), additional_headers=headers) as opened:
             assert [first_error(opened), first_error(opened)] == ["invalid_request"] * 2
+
+
+def test_who_speaks_before_being_refused_is_let_go_at_once(service: Service) -> None:
+    began = time.monotonic()
+    for _ in range(30):
+        with suppress(ConnectionClosed), open_socket(service, "/v1/events", subprotocols=["lmsp.v1"]) as opened:
+            for _ in range(3):
+                opened.send("{}")
+            while True:
+                opened.recv(timeout=30)
+    assert time.monotonic() - began < 10

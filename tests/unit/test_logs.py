@@ -9,7 +9,9 @@ import sys
 from io import StringIO
 
 import pytest
+from django.test import RequestFactory
 
+from clients_app import tokens
 from lmsp_site import logs
 
 
@@ -139,3 +141,27 @@ def test_calls_that_are_refused_on_purpose_are_no_errors_and_faults_are() -> Non
         check=True,
     )
     assert [json.loads(line)["status_code"] for line in process.stderr.splitlines()] == [500]
+
+
+@pytest.mark.parametrize("cut", [0, 20])
+def test_a_token_is_masked_wherever_it_stands_and_an_id_is_not(either: Written, cut: int) -> None:
+    token = tokens.generate()
+    shown = token[: len(token) - cut]
+    either.logger.warning(
+        "used %s", shown, extra={"given": shown, shown: "name", "task": "task_01m8qt55m7m08tnberks22ewsh"}
+    )
+    try:
+        int(shown)
+    except ValueError:
+        either.logger.exception("lmsp_time_per_output_token_seconds")
+    assert shown[:16] not in either.text
+    assert either.text.count("lmsp_[token]") == 4
+    assert "task_01m8qt55m7m08tnberks22ewsh" in either.text
+    assert "lmsp_time_per_output_token_seconds" in either.text
+
+
+def test_a_request_is_shown_without_its_query(either: Written) -> None:
+    request = RequestFactory().get("/nothing", {"password": "hidden"})
+    either.logger.warning("Not Found", extra={"status_code": 404, "request": request})
+    assert "GET /nothing" in either.text
+    assert "hidden" not in either.text

@@ -117,7 +117,7 @@ def _workers(configuration: Configuration) -> ChildSpec:
 
 def _web(configuration: Configuration, listener: socket.socket) -> ChildSpec:
     command = [
-        *(sys.executable, "-m", "daphne"),
+        *(sys.executable, "-m", "lmsp_site.daphne_server"),
         *("--fd", str(listener.fileno())),
         *("--verbosity", "0"),  # no access log
         "--no-server-name",
