@@ -7,9 +7,9 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from clients_app import tokens
+from clients_app import scopes, tokens, usage
 from clients_app.models import Client
-from lmsp_site.errors import Forbidden, Unauthenticated
+from lmsp_site.errors import Forbidden, ProtocolError, Unauthenticated
 
 if TYPE_CHECKING:
     # The views import this module by way of the settings.
@@ -23,29 +23,49 @@ def authenticate(authorization: str | None) -> Client:
     """Return the client whose token the ``Authorization`` header carries.
 
     Raises:
-        Unauthenticated: no header, another scheme, or a token that is unknown or revoked; which of the
-            last two is not told.
+        Unauthenticated: no header, another scheme, or a token that is unknown, replaced, expired or revoked; which of
+            these is not told.
     """
     scheme, _, token = (authorization or "").partition(" ")
     token = token.strip()
     if scheme.lower() != "bearer" or not token:
         raise Unauthenticated("Send the client's token as `Authorization: Bearer lmsp_…`.")
-    client = None
-    if tokens.well_formed(token):
-        client = Client.objects.filter(token_hash=tokens.digest(token), revoked_at=None).first()
+    token_hash = tokens.digest(token)
+    client = Client.objects.admitted([token_hash]).get(token_hash) if tokens.well_formed(token) else None
     if client is None:
-        raise Unauthenticated("This token is not known here.")
+        raise _unknown_token()
+    client.presented_hash = token_hash
+    usage.note(client)
     return client
 
 
-def require(client: Client, scope: str) -> None:
-    """Refuse a client without `scope`, before any id is looked up.
+def require(client: Client, method: str, path: str) -> None:
+    """Refuse a call to a client without the scope that it needs, before any id is looked up.
 
     Raises:
         Forbidden: the scope was not granted.
     """
-    if not client.may(scope):
-        raise Forbidden(f"This call needs the scope {scope}, which this token does not carry.")
+    if error := refusal(client, method, path):
+        raise error
+
+
+def refusal(client: Client | None, method: str, path: str) -> ProtocolError | None:
+    """Return what a call is refused with to `client`; ``None`` where it is not, the client being one that is admitted.
+
+    This is asked at the start of each call, and again and again of those that stay open.
+    """
+    if client is None:
+        return _unknown_token()
+    call = scopes.call(method, path)
+    if call is None:
+        return Forbidden("This call is not open to clients.", code="forbidden")
+    if call.scope and not client.may(call.scope):
+        return Forbidden(f"This call needs the scope {call.scope}, which this token does not carry.")
+    return None
+
+
+def _unknown_token() -> Unauthenticated:
+    return Unauthenticated("This token is not known here.")
 
 
 def socket_authorization(headers: Iterable[tuple[bytes, bytes]], subprotocols: Sequence[str]) -> str | None:
@@ -83,13 +103,12 @@ class BearerToken(BaseAuthentication):
 
 
 class HasScope(BasePermission):
-    """Checks the scope that a view declares for the method in ``required_scopes``."""
+    """Checks the scope that a call needs."""
 
     def has_permission(self, request: Request, view: "APIView") -> bool:
         """Let the request pass, or raise ``Forbidden`` naming the scope."""
-        scopes: dict[str, str] = getattr(view, "required_scopes", {})
-        # HEAD runs what GET runs.
-        method = "GET" if request.method == "HEAD" else request.method
-        if scope := scopes.get(method or ""):
-            require(caller(request), scope)
+        method = request.method or ""
+        # Of an address, a verb that it has not is told; and any token may ask which it has.
+        if method in view.allowed_methods and method != "OPTIONS":
+            require(caller(request), method, request.path_info)
         return True

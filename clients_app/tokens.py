@@ -32,5 +32,9 @@ def well_formed(token: str) -> bool:
 
 
 def digest(token: str) -> str:
-    """Return what the database keeps. A 256-bit random token needs no salt and no slow hash."""
+    """Return what the database keeps, and what a token is looked up by.
+
+    A 256-bit random token needs no salt and no slow hash. Tokens themselves are compared nowhere: how long the look-up
+    takes can tell something of a hash that the caller has made, and nothing of a token that it has not.
+    """
     return hashlib.sha256(token.encode()).hexdigest()

@@ -32,6 +32,18 @@ class CallerGone(Exception):
     """The caller has hung up."""
 
 
+class Withdrawn(CallerGone):
+    """The caller is there, but what it was let in for has been taken from it: as good as gone.
+
+    Attributes:
+        error: what it is to be told.
+    """
+
+    def __init__(self, error: ProtocolError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
 def header(scope: Scope, name: bytes) -> str | None:
     """Return a header of the request, or ``None``."""
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)
@@ -113,19 +125,21 @@ async def send_stream(send: Send, frames: AsyncIterator[bytes], headers: dict[st
     await send({"type": "http.response.body", "body": b""})
 
 
-async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Do `work`, and cancel it when the caller hangs up.
+async def unless_gone(receive: Receive, withdrawn: asyncio.Future[ProtocolError], work: Coroutine[Any, Any, T]) -> T:
+    """Do `work`, and cancel it when the caller hangs up, or `withdrawn` says why it may have it no longer.
 
     Raises:
         CallerGone: the caller was faster.
+        Withdrawn: the other was.
     """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_until_gone(receive))
+    first: set[asyncio.Future[Any]] = {working, leaving, withdrawn}
     try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise CallerGone
-        return working.result()
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise Withdrawn(withdrawn.result()) if withdrawn.done() else CallerGone
     finally:
         for task in (working, leaving):
             task.cancel()

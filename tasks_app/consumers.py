@@ -2,7 +2,6 @@
 
 from contextlib import aclosing
 
-from clients_app import scopes
 from lmsp_site.asgi_http import nonnegative, query
 from lmsp_site.database_threads import reads
 from lmsp_site.errors import NotFound
@@ -23,8 +22,6 @@ class NowhereConsumer(Socket):
 
 class TaskEventsConsumer(Socket):
     """Replays the events after ``?after=N``, follows the task, and closes normally after the terminal event."""
-
-    needed = scopes.TASKS_READ
 
     async def opened(self) -> None:
         """Begin, unless something is wrong with the request."""

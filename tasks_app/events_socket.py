@@ -4,7 +4,6 @@ from collections.abc import Collection
 from contextlib import aclosing
 from typing import Any
 
-from clients_app import scopes
 from lmsp_site.database_threads import reads
 from lmsp_site.errors import InvalidRequest, to_protocol
 from lmsp_site.strict_json import MAX_INTEGER
@@ -24,8 +23,6 @@ class EventsConsumer(Socket):
 
     What the client sends is answered by a frame with a ``type``; an error leaves the socket open.
     """
-
-    needed = scopes.TASKS_READ
 
     async def opened(self) -> None:
         """Begin to send whatever will be subscribed to."""

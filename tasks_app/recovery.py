@@ -20,7 +20,7 @@ from clients_app.models import Client
 from lmsp_site import wal
 from lmsp_site.models import RestartPolicy
 from lmsp_site.processes import end_with_parent
-from tasks_app import checkpoints, lifecycle, ownership, queue
+from tasks_app import checkpoints, lifecycle, ownership, queue, revoked
 from tasks_app.lifecycle import Orphan
 from tasks_app.models import Task
 from tasks_app.states import RECOVERY, UNFINISHED, Status
@@ -81,8 +81,9 @@ def recover_all() -> Counter[str]:
 
 
 def sweep() -> int:
-    """While serving: recover claimed tasks whose worker died alone, fail what has expired, ring for what has no bell.
+    """While serving: recover claimed tasks whose worker died alone, and ring for what has no bell.
 
+    Tasks that have expired fail; those of revoked clients are cancelled.
     Tasks without an owner are none of its business: they wait to be claimed.
     """
     is_dead = cache(ownership.is_dead)
@@ -94,6 +95,7 @@ def sweep() -> int:
     for task_id in Task.objects.expired().values_list("pk", flat=True)[:_BATCH]:
         if lifecycle.fail(task_id, "expired", EXPIRED):
             logger.info("expired", extra={"task": task_id})
+    revoked.cancel_some()
     _end_hung({orphan.owner for orphan in held if orphan.owner and not is_dead(orphan.owner)})
     checkpoints.sweep()
     queue.ring_for_claimable()

@@ -8,7 +8,6 @@ from typing import Any
 
 from django.conf import settings
 
-from clients_app import scopes
 from clients_app.models import Client
 from lmsp_site.database_threads import writes
 from lmsp_site.errors import InvalidRequest, NotFound, ProtocolError, to_protocol
@@ -54,8 +53,6 @@ class ResponsesConsumer(Socket):
     The last response is remembered for as long as the connection lasts, so that the next can go on from it though it
     was not stored. A client that goes away takes the response that runs along, as one of POST /v1/responses does.
     """
-
-    needed = scopes.RESPONSES_WRITE
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

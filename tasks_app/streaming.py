@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 
-from clients_app import authentication, scopes
+from clients_app import authentication
 from clients_app.models import Client
 from lmsp_site.asgi_http import (
     App,
@@ -21,6 +21,7 @@ from lmsp_site.asgi_http import (
     Receive,
     Scope,
     Send,
+    Withdrawn,
     header,
     nonnegative,
     query,
@@ -28,11 +29,10 @@ from lmsp_site.asgi_http import (
     send_error,
     send_json,
     send_stream,
-    unless_gone,
 )
 from lmsp_site.database_threads import reads, writes
 from lmsp_site.errors import InvalidRequest, to_protocol
-from tasks_app import event_log, idempotency, lifecycle, lookup, responses, retention, serializers, submission
+from tasks_app import callers, event_log, idempotency, lifecycle, lookup, responses, retention, serializers, submission
 from tasks_app.event_log import Entry
 from tasks_app.models import Task
 from tasks_app.states import TASK_STREAM_ONLY
@@ -76,6 +76,8 @@ def app(handler: Callable[[Scope, Receive, Send], Awaitable[None]]) -> App:
     async def answered(scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await handler(scope, receive, send)
+        except Withdrawn as withdrawn:
+            await send_error(send, withdrawn.error)
         except CallerGone:
             pass
         except Exception as error:  # noqa: BLE001 - the outermost frame of a request
@@ -84,9 +86,9 @@ def app(handler: Callable[[Scope, Receive, Send], Awaitable[None]]) -> App:
     return answered
 
 
-def _authorize(scope: Scope, needed: str) -> Client:
+def _authorize(scope: Scope) -> Client:
     client = authentication.authenticate(header(scope, b"authorization"))
-    authentication.require(client, needed)
+    authentication.require(client, scope["method"], scope["path"])
     return client
 
 
@@ -138,29 +140,31 @@ async def _task_events(scope: Scope, receive: Receive, send: Send) -> None:
     if cursor is None:
         cursor, name = query(scope).get("after"), "after"
 
-    def find() -> Task:
-        return lookup.task(_authorize(scope, scopes.TASKS_READ), scope["path_params"]["task_id"])
+    def find() -> tuple[Client, Task]:
+        client = _authorize(scope)
+        return client, lookup.task(client, scope["path_params"]["task_id"])
 
-    task = await reads.run(find)
+    client, task = await reads.run(find)
     after = -1 if cursor is None else nonnegative(cursor, name)
-    await unless_gone(receive, send_stream(send, task_frames(task.id, after)))
+    await callers.stream(client, scope, receive, send, task_frames(task.id, after))
 
 
 async def _replay_response(scope: Scope, receive: Receive, send: Send) -> None:
     """GET /v1/responses/{id}?stream=true: replay the stream and follow it."""
     cursor = query(scope).get("starting_after")
 
-    def find() -> Task:
-        return lookup.task_of_response(_authorize(scope, scopes.RESPONSES_WRITE), scope["path_params"]["response_id"])
+    def find() -> tuple[Client, Task]:
+        client = _authorize(scope)
+        return client, lookup.task_of_response(client, scope["path_params"]["response_id"])
 
-    task = await reads.run(find)
+    client, task = await reads.run(find)
     after = -1 if cursor is None else nonnegative(cursor, "starting_after")
-    await unless_gone(receive, send_stream(send, response_frames(response_entries(task.id, after))))
+    await callers.stream(client, scope, receive, send, response_frames(response_entries(task.id, after)))
 
 
 async def create(face: Face, scope: Scope, receive: Receive, send: Send) -> None:
     """Create a response: synchronous, streamed or in the background; every one of them is a task."""
-    client = await reads.run(_authorize, scope, scopes.RESPONSES_WRITE)
+    client = await reads.run(_authorize, scope)
     body = await read_json(scope, receive, settings.LMSP.max_body_bytes)
     fields, claim, accepted = await writes.run(_accept, face, client, header(scope, b"idempotency-key"), body)
     headers = {"Idempotent-Replayed": "true"} if accepted.replayed else {}
@@ -180,9 +184,9 @@ async def create(face: Face, scope: Scope, receive: Receive, send: Send) -> None
                 await _send_answer(send, face.answer(result), headers)
         elif fields["stream"]:
             frames = face.frames(fields, response_entries(task.id, kept=kept))
-            await unless_gone(receive, send_stream(send, frames, headers))
+            await callers.stream(client, scope, receive, send, frames, headers)
         else:
-            await unless_gone(receive, _wait_until_finished(task.id))
+            await callers.attended(client, scope, receive, _wait_until_finished(task.id))
             await _send_answer(send, face.answer(await reads.run(_result, task.id, kept)), headers)
     except CallerGone:
         if task:

@@ -7,7 +7,6 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from clients_app.authentication import caller
-from clients_app.scopes import RESPONSES_WRITE, TASKS_READ, TASKS_WRITE
 from lmsp_site.asgi_http import nonnegative
 from lmsp_site.errors import InvalidRequest
 from lmsp_site.views import json_body
@@ -40,8 +39,6 @@ def accepted_object(task: Task) -> dict[str, Any]:
 class TaskList(APIView):
     """POST and GET /v1/tasks."""
 
-    required_scopes = {"GET": TASKS_READ, "POST": TASKS_WRITE}
-
     def post(self, request: Request) -> Response:
         """Accept a task; it is on disk before this answers (R1)."""
         body = json_body(request)
@@ -67,8 +64,6 @@ class TaskList(APIView):
 class TaskDetail(APIView):
     """GET and DELETE /v1/tasks/{id}."""
 
-    required_scopes = {"GET": TASKS_READ, "DELETE": TASKS_WRITE}
-
     def get(self, request: Request, task_id: str) -> Response:
         """Show the task, its usage and the text it has so far."""
         task = lookup.task(caller(request), task_id)
@@ -84,8 +79,6 @@ class TaskDetail(APIView):
 
 class TaskEvents(APIView):
     """GET /v1/tasks/{id}/events as JSON pages."""
-
-    required_scopes = {"GET": TASKS_READ}
 
     def get(self, request: Request, task_id: str) -> Response:
         """Return the events after ``after``, up to ``limit``."""
@@ -107,8 +100,6 @@ class TaskEvents(APIView):
 
 class TaskCancel(APIView):
     """POST /v1/tasks/{id}/cancel."""
-
-    required_scopes = {"POST": TASKS_WRITE}
 
     def post(self, request: Request, task_id: str) -> Response:
         """Cancel the task; a finished one answers with its true state, unchanged."""
@@ -132,8 +123,6 @@ class ChatCompletionList(ResponseList):
 class ResponseDetail(APIView):
     """GET /v1/responses/{id}, where no stream is asked for, and DELETE."""
 
-    required_scopes = {"GET": RESPONSES_WRITE, "DELETE": RESPONSES_WRITE}
-
     def get(self, request: Request, response_id: str) -> Response:
         """Show the response as it is now."""
         _check_include(request)
@@ -148,8 +137,6 @@ class ResponseDetail(APIView):
 class ResponseInputItems(APIView):
     """GET /v1/responses/{id}/input_items."""
 
-    required_scopes = {"GET": RESPONSES_WRITE}
-
     def get(self, request: Request, response_id: str) -> Response:
         """List what the response answers, the newest item first: the turns before it, too."""
         pages.refuse_others(request.query_params, {*pages.PARAMETERS, *_INCLUDE})
@@ -162,8 +149,6 @@ class ResponseInputItems(APIView):
 class ResponseInputTokens(APIView):
     """POST /v1/responses/input_tokens."""
 
-    required_scopes = {"POST": RESPONSES_WRITE}
-
     def post(self, request: Request) -> Response:
         """Count the tokens of a prompt."""
         return Response(windows.count(caller(request), serializers.read(serializers.CountRequest, json_body(request))))
@@ -171,8 +156,6 @@ class ResponseInputTokens(APIView):
 
 class ResponseCompact(APIView):
     """POST /v1/responses/compact."""
-
-    required_scopes = {"POST": RESPONSES_WRITE}
 
     def post(self, request: Request) -> Response:
         """Give a conversation back in its compact form."""
@@ -188,8 +171,6 @@ def _check_include(request: Request) -> None:
 
 class ResponseCancel(APIView):
     """POST /v1/responses/{id}/cancel."""
-
-    required_scopes = {"POST": RESPONSES_WRITE}
 
     def post(self, request: Request, response_id: str) -> Response:
         """Cancel the response's task."""

@@ -8,15 +8,15 @@ from lmsp_site.openapi.items import Schema
 
 
 class Bearer(OpenApiAuthenticationExtension):
-    """A client's token in the header ``Authorization``, with the scope that the view asks for."""
+    """A client's token in the header ``Authorization``, with the scope that the call needs."""
 
     target_class = "clients_app.authentication.BearerToken"
     name = "bearer"
 
     def get_security_requirement(self, auto_schema: AutoSchema) -> dict[str, list[str]]:
         """Return the scheme with the scope of this call: OpenAPI 3.1 has such roles for every scheme."""
-        needed: dict[str, str] = getattr(auto_schema.view, "required_scopes", {})
-        return {self.name: [needed[auto_schema.method]] if auto_schema.method in needed else []}
+        call = scopes.call(auto_schema.method, auto_schema.path)
+        return {self.name: [call.scope] if call and call.scope else []}
 
     def get_security_definition(self, auto_schema: AutoSchema) -> Schema:
         """Return the scheme; every scope there is has its meaning in it."""

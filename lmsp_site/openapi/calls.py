@@ -5,7 +5,7 @@ The views say nothing of it themselves: some of their calls are answered in fron
 
 from collections.abc import Sequence
 from http import HTTPMethod
-from typing import Any, ClassVar
+from typing import Any
 
 from drf_spectacular.extensions import OpenApiViewExtension
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiRequest, OpenApiResponse, extend_schema
@@ -14,7 +14,6 @@ from rest_framework.views import APIView
 
 from clients_app.pairing import serializers as pairing_bodies
 from clients_app.pairing import views as pairing
-from clients_app.scopes import RESPONSES_WRITE
 from lmsp_site import health
 from lmsp_site.openapi import parameters
 from lmsp_site.openapi.items import Schema, ref
@@ -434,12 +433,6 @@ class Described(OpenApiViewExtension):
     target_class = APIView
     match_subclasses = True
 
-    # Of calls that are answered in front of their views, where no permission is asked.
-    _SCOPES: ClassVar[dict[type[APIView], dict[str, str]]] = {
-        tasks.ResponseList: {"POST": RESPONSES_WRITE},
-        tasks.ChatCompletionList: {"POST": RESPONSES_WRITE},
-    }
-
     def view_replacement(self) -> type[APIView]:
         """Return a view whose methods carry their descriptions."""
         view: type[APIView] = self.target
@@ -447,5 +440,4 @@ class Described(OpenApiViewExtension):
             return view
         tag, calls = _CALLS[view]
         methods = {method.lower(): call.handler(tag) for method, call in calls.items()}
-        scopes = {"required_scopes": self._SCOPES[view]} if view in self._SCOPES else {}
-        return type(view.__name__, (view,), {**methods, **scopes})
+        return type(view.__name__, (view,), methods)

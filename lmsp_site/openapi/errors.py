@@ -23,7 +23,7 @@ _ERRORS: dict[int, tuple[str, str, tuple[str, ...], Schema]] = {
     ),
     401: (
         "Unauthenticated",
-        "No token, or none that is known.",
+        "No token, or none that is good.",
         ("invalid_token",),
         {"WWW-Authenticate": {"schema": {"type": "string"}}},
     ),

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.core.management.color import Style
 
+from clients_app import lookup
 from clients_app.models import Client
 from tasks_app import serializers
 from tasks_app.console import colours, figures, tables
@@ -18,10 +19,6 @@ from tasks_app.states import FINISHED, Status
 
 # Whoever stands behind so many is told that, and not counted.
 _FARTHEST = 1000
-
-
-class UnknownClient(Exception):
-    """No client is meant, or more than one; the message says which there are."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,7 @@ def newest(wanted: Filter, limit: int) -> tuple[list[Task], bool]:
 def _narrowed(wanted: Filter) -> TaskQuerySet:
     tasks = Task.objects.kept().select_related("client")
     if wanted.client:
-        tasks = tasks.of(_client(wanted.client))
+        tasks = tasks.of(lookup.find(wanted.client))
     if wanted.model:
         tasks = tasks.filter(model=wanted.model)
     if wanted.policy:
@@ -74,16 +71,6 @@ def _narrowed(wanted: Filter) -> TaskQuerySet:
     if wanted.newer_than:
         tasks = tasks.filter(id__gt=wanted.newer_than)
     return tasks
-
-
-def _client(name: str) -> Client:
-    clients = Client.objects.filter(pk=name) or Client.objects.filter(name=name)
-    if len(clients) == 1:
-        return clients[0]
-    if clients:
-        raise UnknownClient(f"Several clients are called {name!r}: {', '.join(client.id for client in clients)}.")
-    known = ", ".join(Client.objects.values_list("name", flat=True)[:10]) or "none"
-    raise UnknownClient(f"There is no client {name!r}. There are: {known}.")
 
 
 def positions() -> dict[str, int]:

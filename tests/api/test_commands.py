@@ -47,7 +47,8 @@ def refusal(done: subprocess.CompletedProcess[str]) -> str:
 @pytest.mark.parametrize(
     ("arguments", "keys"),
     [
-        (("create_client", "first"), {"client_id", "token", "scopes"}),
+        (("create_client", "first"), {"client_id", "token", "scopes", "expires_at"}),
+        (("list_clients",), {"clients"}),
         (("check_log",), {"tasks", "events", "violations"}),
         (
             ("purge_tasks",),

@@ -117,7 +117,7 @@ def test_a_deed_that_cannot_be_written_down_is_not_done(client: Client) -> None:
 
 def test_a_change_of_scopes_has_its_own_name(user: User, client: Client) -> None:
     path = f"/admin/clients_app/client/{client.pk}/change/"
-    fields: dict[str, Any] = {"name": "tests", "scopes": '["tasks:read"]'}
+    fields: dict[str, Any] = {"name": "tests", "scopes": ["tasks:read"]}
     assert browser(user).post(path, fields, **HERE).status_code == 302
     assert browser(user).post(path, fields | {"name": "renamed"}).status_code == 302
     renamed, narrowed = AuditEntry.objects.all()
@@ -129,10 +129,28 @@ def test_a_change_of_scopes_has_its_own_name(user: User, client: Client) -> None
 
 def test_what_a_forged_form_says_was_there_before_is_not_believed(user: User, client: Client) -> None:
     path = f"/admin/clients_app/client/{client.pk}/change/"
-    fields = {"name": "tests", "scopes": '["tasks:read"]', "initial-scopes": '["tasks:read"]'}
+    fields = {"name": "tests", "scopes": ["tasks:read"], "initial-scopes": ["tasks:read"]}
     assert browser(user).post(path, fields).status_code == 302
     assert AuditEntry.objects.get().action == "scopes_changed"
     assert client.token_hash not in str(AuditEntry.objects.get().detail)
+
+
+def test_new_tokens_and_revocations_are_written_down_whoever_makes_them(user: User, client: Client) -> None:
+    def act(action: str) -> None:
+        browser(user).post("/admin/clients_app/client/", {"action": action, "_selected_action": client.pk}, **HERE)
+
+    act("rotate_token")
+    call_command("rotate_token", client.pk, overlap=60, stdout=io.StringIO())
+    act("revoke")
+    call_command("revoke_client", client.pk, stdout=io.StringIO())
+    entries = list(AuditEntry.objects.order_by("id"))
+    assert [(entry.actor_kind, entry.action, entry.subject_id) for entry in entries] == [
+        ("admin", "rotated", client.pk),
+        ("command", "rotated", client.pk),
+        # The second revocation has changed nothing.
+        ("admin", "revoked", client.pk),
+    ]
+    assert [entry.detail for entry in entries] == [{"overlap_seconds": 3600}, {"overlap_seconds": 60}, {}]
 
 
 def test_a_change_of_settings_leaves_what_it_was_before(user: User) -> None:

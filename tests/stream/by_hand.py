@@ -32,12 +32,12 @@ def finished(service: Service, name: str, deltas: int, bytes_each: int = 200) ->
     return task_id
 
 
-def idle(service: Service, name: str) -> str:
-    """Write a task that is queued and will be for minutes, and return its id."""
+def idle(service: Service, name: str, client_id: str | None = None) -> str:
+    """Write a task that is queued and will be for minutes, of the first client or another; return its id."""
     task_id = _id(name)
     # No task is ever to wait for longer than ten.
     due = datetime.now(UTC) + timedelta(minutes=9)
-    service.sql(_TASK, task_id, service.client_id, MODEL, "queued", 1, None, f"{due:%Y-%m-%d %H:%M:%S}")
+    service.sql(_TASK, task_id, client_id or service.client_id, MODEL, "queued", 1, None, f"{due:%Y-%m-%d %H:%M:%S}")
     service.sql(_RESPONSE, task_id.replace("task_", "resp_"), task_id)
     service.sql(_EVENT, task_id, 0, "response.created", '{"response":{}}')
     service.sql(_EVENT, task_id, 1, "response.queued", '{"response":{},"attempt":1}')

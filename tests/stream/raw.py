@@ -9,8 +9,10 @@ from pathlib import Path
 from tests.service import Service
 
 
-def open_stream(service: Service, path: str, *, websocket: bool, receive_buffer: int = 0) -> socket.socket:
-    """Ask for a stream and read nothing."""
+def open_stream(
+    service: Service, path: str, *, websocket: bool, receive_buffer: int = 0, token: str = ""
+) -> socket.socket:
+    """Ask for a stream, with the token of the service's first client or another, and read nothing."""
     connection = socket.socket()
     if receive_buffer:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -22,7 +24,7 @@ def open_stream(service: Service, path: str, *, websocket: bool, receive_buffer:
         if websocket
         else "Accept: text/event-stream\r\nConnection: close\r\n"
     )
-    head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {service.token}\r\n{kind}\r\n"
+    head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token or service.token}\r\n{kind}\r\n"
     connection.sendall(head.encode())
     return connection
 

@@ -10,7 +10,7 @@ from django.core.management import CommandError
 from django.core.management.base import CommandParser
 
 from clients_app import scopes
-from clients_app.creating import create
+from clients_app.managing import create
 from clients_app.models import Client
 from lmsp_site.address import url
 from lmsp_site.audit_log import Actor

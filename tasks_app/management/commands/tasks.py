@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from clients_app.lookup import UnknownClient
 from lmsp_site.errors import ProtocolError
 from lmsp_site.management.base import ServiceCommand
 from lmsp_site.models import RestartPolicy
@@ -73,7 +74,7 @@ class Command(ServiceCommand):
         self._action_name = options["action"]
         try:
             super().handle(*args, **options)
-        except (finding.NotOne, listing.UnknownClient, deeds.NothingToRun, ProtocolError) as refusal:
+        except (finding.NotOne, UnknownClient, deeds.NothingToRun, ProtocolError) as refusal:
             raise CommandError(str(refusal)) from refusal
         except KeyboardInterrupt:
             sys.exit(_INTERRUPTED)

@@ -1,0 +1,38 @@
+"""What people do about clients, each written into the audit log in the transaction that does it."""
+
+from datetime import datetime, timedelta
+
+from django.db import transaction
+
+from clients_app.models import Client
+from lmsp_site import audit_log
+from lmsp_site.audit_log import Action, Actor
+
+
+def create(name: str, granted: list[str], actor: Actor, expires_at: datetime | None = None) -> tuple[Client, str]:
+    """Store a new client and return it with its token, which cannot be read again."""
+    with transaction.atomic():
+        client, token = Client.pair(name, granted, expires_at)
+        audit_log.record(actor, Action.CREATED, client, scopes=granted, expires_at=expires_at)
+    return client, token
+
+
+def rotate(client: Client, overlap: timedelta, actor: Actor) -> str:
+    """Give a client a new token, which is returned this once; the old one is good until the overlap ends.
+
+    Raises:
+        CannotRotate: the client is revoked or has expired.
+    """
+    with transaction.atomic():
+        token = client.rotate(overlap)
+        audit_log.record(actor, Action.ROTATED, client, overlap_seconds=int(overlap.total_seconds()))
+    return token
+
+
+def revoke(client: Client, actor: Actor) -> bool:
+    """Refuse a client from now on; tell whether it was not revoked before."""
+    with transaction.atomic():
+        revoked = client.revoke()
+        if revoked:
+            audit_log.record(actor, Action.REVOKED, client)
+    return revoked

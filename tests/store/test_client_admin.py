@@ -1,0 +1,128 @@
+"""Clients in the admin: scopes and dates are edited, tokens are shown once, and what is gone is gone."""
+
+import html
+import json
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.contrib.sessions.models import Session
+from django.test import Client as Browser
+from django.utils import timezone
+
+from clients_app.models import Client
+from tests.store.admitting import admitted
+from tests.store.tasks import new_task
+
+LIST = "/admin/clients_app/client/"
+
+
+@pytest.fixture
+def admin(database: Path) -> Browser:
+    """A person who may do everything."""
+    browser = Browser(SERVER_NAME="127.0.0.1")
+    browser.force_login(User.objects.create_superuser("admin", password=None))
+    return browser
+
+
+def act(browser: Browser, action: str, *clients: Client) -> Any:
+    return browser.post(LIST, {"action": action, "_selected_action": [client.pk for client in clients]})
+
+
+def messages(browser: Browser) -> str:
+    return html.unescape(browser.get(LIST).content.decode())
+
+
+def edit(browser: Browser, client: Client, **fields: Any) -> Any:
+    form = {"name": client.name, "scopes": client.scopes, "expires_at_0": "", "expires_at_1": "", **fields}
+    return browser.post(f"{LIST}{client.pk}/change/", form)
+
+
+def test_a_new_token_is_shown_once_and_kept_nowhere(admin: Browser, database: Path) -> None:
+    client, old = Client.pair("x", [])
+    page = act(admin, "rotate_token", client)
+    (token,) = re.findall(r"<pre>(lmsp_\S+)</pre>", page.content.decode())
+    assert "no-store" in page.headers["Cache-Control"]
+    assert admitted(token)
+    assert admitted(old)
+    client.refresh_from_db()
+    assert client.previous_token_until is not None
+    assert timedelta(minutes=59) < client.previous_token_until - timezone.now() <= timedelta(hours=1)
+    # Neither in a message, which would be in a cookie, nor in a session, nor in the list of what was done.
+    assert token not in str(page.cookies) + str(admin.cookies) + messages(admin)
+    assert not any(token in json.dumps(session.get_decoded()) for session in Session.objects.all())
+    for file in database.parent.glob(f"{database.name}*"):
+        assert token.encode() not in file.read_bytes()
+
+
+def test_two_clients_get_no_token_on_one_page(admin: Browser, database: Path) -> None:
+    clients = [Client.pair(name, [])[0] for name in ("x", "y")]
+    hashes = {client.token_hash for client in clients}
+    assert act(admin, "rotate_token", *clients).status_code == 302
+    assert "Select one client" in messages(admin)
+    assert set(Client.objects.values_list("token_hash", flat=True)) == hashes
+
+
+def test_a_revoked_client_gets_no_token(admin: Browser, database: Path) -> None:
+    client, token = Client.pair("x", [])
+    act(admin, "revoke", client)
+    assert "Revoked 1 clients" in messages(admin)
+    assert not admitted(token)
+    act(admin, "rotate_token", client)
+    assert "pair the program again" in messages(admin)
+    act(admin, "revoke", client)
+    assert "Revoked 0 clients" in messages(admin)
+
+
+def test_scopes_are_chosen_from_those_that_there_are(admin: Browser, database: Path) -> None:
+    client, _ = Client.pair("x", ["tasks:read", "tasks:write"])
+    assert edit(admin, client, scopes=["tasks:read"]).status_code == 302
+    assert Client.objects.get().scopes == ["tasks:read"]
+    refused = edit(admin, client, scopes=["tasks:read", "everything"])
+    assert "everything is not one of the available choices" in refused.content.decode()
+    assert edit(admin, client, scopes=[]).status_code == 302
+    assert Client.objects.get().scopes == []
+
+
+def test_expiry_is_edited(admin: Browser, database: Path) -> None:
+    client, token = Client.pair("x", [])
+    edit(admin, client, expires_at_0="2020-01-01", expires_at_1="00:00:00")
+    assert not admitted(token)
+    edit(admin, client)
+    assert admitted(token)
+
+
+def test_a_forged_form_changes_nothing_else(admin: Browser, database: Path) -> None:
+    client, _ = Client.pair("x", [])
+    client.revoke()
+    stored = Client.objects.values().get()
+    edit(admin, client, token_hash="0" * 64, revoked_at_0="", revoked_at_1="", id="other", last_used_at="2020-01-01")
+    assert Client.objects.values().get() == stored
+
+
+def test_a_client_with_tasks_is_not_deleted_and_one_without_is(admin: Browser, client: Client) -> None:
+    new_task(client)
+    other, _ = Client.pair("without tasks", [])
+    for one, status in ((client, 403), (other, 302)):
+        assert admin.post(f"{LIST}{one.pk}/delete/", {"post": "yes"}).status_code == status
+    assert "delete_selected" not in messages(admin)
+    act(admin, "delete_selected", client)
+    assert list(Client.objects.all()) == [client]
+
+
+def test_a_person_who_may_only_look_changes_nothing(database: Path) -> None:
+    client, token = Client.pair("x", [])
+    onlooker = User.objects.create_user("onlooker", is_staff=True)
+    onlooker.user_permissions.add(Permission.objects.get(codename="view_client"))
+    browser = Browser(SERVER_NAME="127.0.0.1")
+    browser.force_login(onlooker)
+    assert browser.get(LIST).status_code == 200
+    stored = Client.objects.values().get()
+    for action in ("rotate_token", "revoke"):
+        act(browser, action, client)
+    assert edit(browser, client, name="y").status_code == 403
+    assert Client.objects.values().get() == stored
+    assert admitted(token)
