@@ -44,15 +44,18 @@ def upgrade(path: str, *headers: str, host: str = "127.0.0.1") -> bytes:
 def read(connection: socket.socket) -> Answer:
     """Read one answer, and nothing that follows it."""
     received = b""
-    while b"\r\n\r\n" not in received:
-        piece = connection.recv(1 << 16)
+    while not received.endswith(b"\r\n\r\n"):
+        # One by one: the next answer may have come with this one.
+        piece = connection.recv(1)
         assert piece, f"closed after {received!r}"
         received += piece
-    start, _, body = received.partition(b"\r\n\r\n")
+    start, body = received.removesuffix(b"\r\n\r\n"), b""
     first, *lines = start.decode("latin-1").split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-    while len(body) < int(headers.get("content-length", len(body))):
-        body += connection.recv(1 << 16)
+    while missing := int(headers.get("content-length", len(body))) - len(body):
+        piece = connection.recv(missing)
+        assert piece, f"closed after {body!r}"
+        body += piece
     if headers.get("transfer-encoding") == "chunked":
         while not body.endswith(b"0\r\n\r\n"):
             body += connection.recv(1 << 16)

@@ -130,7 +130,7 @@ def test_a_foreign_host_is_refused_before_the_handshake(service: Service, done: 
     headers = {"Authorization": f"Bearer {service.token}"}
     with create_connection(("127.0.0.1", service.port)) as plain, pytest.raises(InvalidStatus) as refused:
         connect(url, sock=plain, additional_headers=headers, open_timeout=30)
-    assert refused.value.response.status_code == 403
+    assert refused.value.response.status_code == 400
 
 
 def test_an_address_without_a_websocket_closes_4404(service: Service) -> None:
