@@ -117,6 +117,8 @@ def test_idle_workers_that_die_take_nothing_along(own_service: Service) -> None:
 def test_helpers_that_die_while_they_wait_are_replaced(own_service: Service) -> None:
     """The one that takes the results waits with a lock in its hand as well."""
     own_service.finished(own_service.create(max_output_tokens=2)["id"])
+    # The result of its job has been taken: from here on they wait.
+    eventually(lambda: own_service.sql("SELECT count(*) FROM django_q_task") != [(0,)])
     killed = eventually(lambda: victims.find(own_service, Victim.HELPER))
     victims.kill(killed)
     eventually(lambda: set(victims.find(own_service, Victim.HELPER)) - set(killed))
