@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
 
+from bench import processes
 from bench.service import ServiceError, free_port
 
 PATH = "/tasks"
@@ -34,9 +35,5 @@ class BareServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait()
+        processes.end(self._process)
         self._directory.cleanup()

@@ -1,6 +1,7 @@
 """What the processes of the service cost: memory and processor time, by what they are (Linux)."""
 
 import os
+import subprocess
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,15 @@ def machine_cpu() -> float:
         int, Path("/proc/stat").read_text().partition("\n")[0].split()[1:]
     )
     return (user + nice + system + irq + softirq + steal) / _TICKS
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """End a process that does so when its stdin does, and wait for it."""
+    assert process.stdin
+    assert process.stdout
+    process.stdin.close()
+    process.stdout.close()
+    process.wait()
 
 
 def by_role(processes: list[Process], field: str) -> dict[str, float]:

@@ -39,11 +39,7 @@ class RawLoop:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait()
+        processes.end(self._process)
 
     def tokenize(self, messages: list[dict[str, str]]) -> list[int]:
         """Return the prompt that the model's own template makes of a chat."""

@@ -81,7 +81,6 @@ class Watch:
     async def _look(self) -> None:
         looked_at = list(self._open)
         hashes = {opened.token_hash for opened in looked_at}
-        # Not among the requests, which may all be waiting for the write lock.
         admitted = await log_reads.run(Client.objects.admitted, hashes)
         for opened in looked_at:
             error = authentication.refusal(admitted.get(opened.token_hash), opened.method, opened.path)
