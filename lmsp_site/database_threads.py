@@ -1,17 +1,13 @@
-"""Threads that keep their database connections, for code on the event loop; and how writers wait for each other."""
+"""Threads that keep their database connections, for code on the event loop."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from django.db import OperationalError, connection, transaction
+from django.db import connection
 
 T = TypeVar("T")
-
-_door = threading.Lock()
 
 
 class DatabaseThreads:
@@ -40,23 +36,5 @@ def _usable(function: Callable[..., T], args: tuple[Any, ...]) -> T:
 
 # Reading never waits behind what may wait for the write lock.
 reads = DatabaseThreads(4, "reads")
-writes = DatabaseThreads(4, "writes")
-
-
-@contextmanager
-def writing() -> Iterator[None]:
-    """Run the body in a transaction, one thread of this process at a time and in the order of their coming.
-
-    SQLite's own writers look for the lock now and then, each in pauses of its own: the more of them, the longer it lies
-    free between two, and the luckless wait for many turns.
-
-    Raises:
-        OperationalError: the lock was not to be had for as long as a connection waits for it.
-    """
-    if not _door.acquire(timeout=connection.settings_dict["OPTIONS"]["timeout"]):
-        raise OperationalError("database is locked")
-    try:
-        with transaction.atomic():
-            yield
-    finally:
-        _door.release()
+# As many as are to be committed together at most (``lmsp_site.group_commit``).
+writes = DatabaseThreads(8, "writes")

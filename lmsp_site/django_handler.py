@@ -1,41 +1,63 @@
 """Django for ASGI, with a whole request in one thread.
 
-Django's own handler gives each request a new thread, and so a new connection to the database, and changes between that
-thread and the event loop for every middleware that is synchronous: more work than the request itself.
+Django's own handler gives each request a new thread, and so a new connection to the database; it changes between that
+thread and the event loop for its signals, for every middleware that is synchronous and for the end of the request, and
+has a task of its own look for a caller who hangs up. That is more work than the request itself.
 """
 
 from contextvars import copy_context
-from typing import Any
+from io import BytesIO
+from typing import Any, NamedTuple
 
-from django.core.handlers.asgi import ASGIHandler
+from django.conf import settings
+from django.core import signals
+from django.core.handlers.asgi import ASGIHandler, get_script_prefix
 from django.core.handlers.base import BaseHandler
-from django.http import FileResponse, HttpRequest
-from django.http.response import HttpResponseBase
+from django.urls import set_script_prefix
 
+from lmsp_site.asgi_http import CallerGone, Receive, Scope, Send, read_body
 from lmsp_site.database_threads import reads, writes
 
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 
 
+class _Answer(NamedTuple):
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
 class Handler(ASGIHandler):
-    """Runs a request from its first middleware to its last in a thread that keeps its connection."""
+    """Runs a request from its first signal to its last in a thread that keeps its connection."""
 
     def __init__(self) -> None:
         # Not ASGIHandler's, which adapts the middlewares to the event loop.
         BaseHandler.__init__(self)
         self.load_middleware(is_async=False)
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        """Answer one request."""
-        # Without ASGIHandler's context, which would start a thread for it.
-        await self.handle(scope, receive, send)
-
-    async def run_get_response(self, request: HttpRequest) -> HttpResponseBase:
-        """Have the request answered."""
-        threads = reads if request.method in _SAFE else writes
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # type: ignore[override]
+        """Answer one request. What streams is no view of Django's: an answer is sent whole."""
+        try:
+            body = await read_body(receive, settings.LMSP.max_body_bytes)
+        except CallerGone:
+            return
+        threads = reads if scope["method"] in _SAFE else writes
         # What is activated for one request, a language or a time zone, stays with it.
-        response: HttpResponseBase = await threads.run(copy_context().run, self.get_response, request)
-        response._handler_class = self.__class__  # type: ignore[attr-defined]
-        if isinstance(response, FileResponse):
-            response.block_size = self.chunk_size
-        return response
+        answer = await threads.run(copy_context().run, self._answer, scope, body)
+        await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+        await send({"type": "http.response.body", "body": answer.body})
+
+    def _answer(self, scope: Scope, body: bytes) -> _Answer:
+        set_script_prefix(get_script_prefix(scope))
+        signals.request_started.send(sender=self.__class__, scope=scope)
+        request, refusal = self.create_request(scope, BytesIO(body))
+        response: Any = refusal if request is None else self.get_response(request)
+        try:
+            # A file is read here, too, and not on the event loop.
+            content = b"".join(response) if response.streaming else response.content
+            headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in response.items()]
+            cookies = [(b"Set-Cookie", morsel.OutputString().encode("ascii")) for morsel in response.cookies.values()]
+            return _Answer(response.status_code, headers + cookies, content)
+        finally:
+            # This is the signal of the request's end as well.
+            response.close()

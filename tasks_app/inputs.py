@@ -5,6 +5,7 @@ It is not part of the request that every change of state reads, since it may be 
 
 import orjson
 
+from lmsp_site import rows
 from tasks_app import items
 from tasks_app.items import Item
 from tasks_app.models import Response, Task, TaskInput
@@ -13,7 +14,7 @@ from tasks_app.models import Response, Task, TaskInput
 def store(task: Task, said: list[Item]) -> list[Item]:
     """Store the items of a new task and return them, each with its id; part of the transaction that accepts it."""
     named = items.named(said, task.id)
-    TaskInput.objects.create(task=task, items=orjson.dumps(named).decode())
+    rows.insert(TaskInput(task=task, items=orjson.dumps(named).decode()))
     return named
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from django.db import connection, transaction
 
+from lmsp_site import rows
 from lmsp_site.models import ServiceConfig
 from tasks_app import event_log, responses, snapshot, statistics, wakeup
 from tasks_app.event_log import Event
@@ -61,8 +62,8 @@ def now() -> datetime:
 def birth(task: Task, response: Response) -> None:
     """Write a new task with its first two events; part of the transaction that accepts it (R1)."""
     task.last_sequence_number = 1
-    task.save(force_insert=True)
-    response.save(force_insert=True)
+    rows.insert(task)
+    rows.insert(response)
     body = responses.build(Subject.of(task))
     event_log.append(
         task.id,

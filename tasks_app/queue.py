@@ -28,6 +28,7 @@ from tasks_app.models import Task
 from tasks_app.process_lock import ProcessLock
 
 _JOB = "tasks_app.worker.run_claimable"
+_UNHEARD = f"SELECT COUNT(*) FROM (SELECT 1 FROM {OrmQ._meta.db_table} WHERE lock <= %s LIMIT %s) AS bells"  # noqa: S608
 # A wake-up can be lost; this is how late its job is then.
 _POLL_SECONDS = 0.25
 
@@ -44,10 +45,17 @@ def ring(times: int = 1) -> None:
     this transaction and sees what it wrote.
     """
     workers = settings.LMSP.max_running
-    unheard = OrmQ.objects.filter(lock__lte=timezone.now())[:workers].count()
-    for _ in range(min(times, workers - unheard)):
+    for _ in range(min(times, workers - _unheard(workers))):
         async_task(_JOB, q_options={"timeout": -1})
     wakeup.queue_after_commit()
+
+
+def _unheard(most: int) -> int:
+    """Count the bells that nobody has heard yet, up to `most`."""
+    with connection.cursor() as cursor:
+        cursor.execute(_UNHEARD, (connection.ops.adapt_datetimefield_value(timezone.now()), most))
+        (count,) = cursor.fetchone()
+    return int(count)
 
 
 def ring_for_claimable() -> None:

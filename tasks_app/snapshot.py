@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from django.db import connection
 
+from lmsp_site import rows
 from tasks_app.models import JournalEntry, Snapshot, Task
 
 _PAIR = struct.Struct("<IH")
@@ -34,7 +35,7 @@ class Progress:
 
 def create(task: Task, prompt: Sequence[int], seed: int) -> None:
     """Store what the generation starts from; part of the transaction that accepts the task."""
-    Snapshot.objects.create(task=task, prompt=struct.pack(f"<{len(prompt)}I", *prompt), seed=seed)
+    rows.insert(Snapshot(task=task, prompt=struct.pack(f"<{len(prompt)}I", *prompt), seed=seed))
 
 
 def load(task_id: str) -> Progress | None:

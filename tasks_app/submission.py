@@ -10,8 +10,7 @@ from typing import Any
 from django.conf import settings
 
 from clients_app.models import Client
-from lmsp_site import stopping
-from lmsp_site.database_threads import writing
+from lmsp_site import group_commit, stopping
 from lmsp_site.errors import InsufficientStorage, InvalidRequest, Unavailable
 from lmsp_site.ids import moment_of, new_suffix
 from lmsp_site.models import RestartPolicy, ServiceConfig
@@ -92,7 +91,8 @@ def submit(
         store=fields["store"] is not False,
         created_at=task.created_at,
     )
-    with writing():
+
+    def write() -> Accepted:
         if key and (earlier := idempotency.find(key)):
             return Accepted(earlier.task, earlier)
         lifecycle.birth(task, response)
@@ -101,7 +101,9 @@ def submit(
         if key:
             idempotency.store(key, task, status=None if foreground else 202, body=None if foreground else answer(task))
         queue.ring()
-    return Accepted(task)
+        return Accepted(task)
+
+    return group_commit.write(write)
 
 
 def _default_policy(*, foreground: bool, keyed: bool) -> str:

@@ -14,7 +14,7 @@ from bench.subjects import Subjects
 
 _CONNECTIONS = 8
 _SECONDS = 3.0
-_FLOOR = 1.0
+_FLOOR = 1.5
 _BODY: dict[str, Any] = {"input": "Tell me a story of a lighthouse.", "max_output_tokens": 64, "temperature": 0.7}
 
 
