@@ -9,7 +9,7 @@ import selectors
 import socket
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 TIMEOUT = 300.0
 """Seconds without any event after which a stream is given up."""
@@ -77,14 +77,42 @@ class Answer:
             raise CallError(f"a response ended as {status or 'nothing'}: {self.response.get('error')}")
 
 
-def stream(address: tuple[str, int], path: str, token: str, bodies: Sequence[dict[str, Any]]) -> list[Answer]:
+class ChatAnswer(Answer):
+    """One streamed chat completion, of any server that speaks it."""
+
+    reason = ""
+    """Why it ended."""
+
+    def take(self, event: dict[str, Any]) -> None:
+        """Note a chunk at the moment it comes."""
+        self.events += 1
+        for choice in event.get("choices", ()):
+            if text := choice["delta"].get("content"):
+                self.arrived.setdefault(_DELTA, time.perf_counter() - self._began)
+                self._deltas.append(text)
+            if choice.get("finish_reason"):
+                self.seconds = time.perf_counter() - self._began
+                self.reason = choice["finish_reason"]
+
+    def check(self) -> None:
+        """Raise `CallError` unless this is a whole answer."""
+        if self.reason not in ("length", "stop"):
+            raise CallError(f"a chat completion ended as {self.reason or 'nothing'}")
+
+
+A = TypeVar("A", bound=Answer)
+
+
+def stream(
+    address: tuple[str, int], path: str, token: str, bodies: Sequence[dict[str, Any]], answer: type[A]
+) -> list[A]:
     """POST all bodies at once, follow the streams to their ends, and return the answers in the same order.
 
     Each clock starts before its connection is made, those of several at the same moment.
     """
     began = time.perf_counter()
     with selectors.DefaultSelector() as selector:
-        calls = [_Call(address, _request(address, path, token, body), began) for body in bodies]
+        calls = [_Call(address, _request(address, path, token, body), answer(began)) for body in bodies]
         for call in calls:
             selector.register(call.socket, selectors.EVENT_READ, call)
         while selector.get_map():
@@ -110,11 +138,11 @@ def _request(address: tuple[str, int], path: str, token: str, body: dict[str, An
     return head.encode() + content
 
 
-class _Call:
+class _Call(Generic[A]):
     """One connection: HTTP/1.1, chunks, server-sent events."""
 
-    def __init__(self, address: tuple[str, int], request: bytes, began: float) -> None:
-        self.answer = Answer(began)
+    def __init__(self, address: tuple[str, int], request: bytes, answer: A) -> None:
+        self.answer = answer
         self.socket = socket.create_connection(address, timeout=TIMEOUT)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.sendall(request)

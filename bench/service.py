@@ -81,7 +81,7 @@ class Service:
             for prompt in prompts
         ]
         try:
-            return client.stream(self.address, "/v1/responses", self.token, bodies)
+            return client.stream(self.address, "/v1/responses", self.token, bodies, Answer)
         except (client.CallError, OSError) as error:
             errors = "\n".join(line for line in self.log.read_text().splitlines() if "level=ERROR" in line)
             raise ServiceError(f"{error}\n{errors}") from error

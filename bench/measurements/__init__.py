@@ -6,13 +6,25 @@ A new one is a module with a function `measure`, and a line in `ALL`; they run i
 from collections.abc import Callable
 
 from bench.findings import Finding
-from bench.measurements import accepting, at_once, backup, first_token, memory, one_stream, purge, recovery, streams
+from bench.measurements import (
+    accepting,
+    at_once,
+    backup,
+    first_token,
+    memory,
+    one_stream,
+    purge,
+    recovery,
+    rivals,
+    streams,
+)
 from bench.subjects import Subjects
 
 ALL: dict[str, Callable[[Subjects], list[Finding]]] = {
     "one_stream": one_stream.measure,
     "first_token": first_token.measure,
     "at_once": at_once.measure,
+    "rivals": rivals.measure,
     "accepting": accepting.measure,
     "recovery": recovery.measure,
     "backup": backup.measure,

@@ -1,0 +1,1 @@
+"""Servers that people would use instead: their environment, and each as a process. None of them stores anything."""
