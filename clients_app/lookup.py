@@ -3,6 +3,9 @@
 from clients_app.models import Client
 
 
+_MOST_NAMED = 20
+
+
 class UnknownClient(Exception):
     """No client is meant, or more than one; the message says which there are."""
 
@@ -18,5 +21,7 @@ def find(text: str) -> Client:
         return clients[0]
     if clients:
         raise UnknownClient(f"Several clients are called {text!r}: {', '.join(client.id for client in clients)}.")
-    known = ", ".join(Client.objects.values_list("name", flat=True)[:10]) or "none"
-    raise UnknownClient(f"There is no client {text!r}. There are: {known}.")
+    names = Client.objects.order_by("name").values_list("name", flat=True).distinct()
+    known = ", ".join(names[:_MOST_NAMED]) or "none"
+    more = ", …" if names.count() > _MOST_NAMED else ""
+    raise UnknownClient(f"There is no client {text!r}. There are: {known}{more}.")
