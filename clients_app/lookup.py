@@ -2,7 +2,6 @@
 
 from clients_app.models import Client
 
-
 _MOST_NAMED = 20
 
 

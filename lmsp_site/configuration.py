@@ -30,6 +30,7 @@ class Configuration:
     max_running: int
     context_length: int
     engine_threads: int
+    prefix_bytes: int
     checkpoint_tokens: int
     engine_silence: float
     shutdown_grace: float
@@ -124,6 +125,7 @@ def from_environment() -> Configuration:
         max_running=int(_number("LMSP_MAX_RUNNING", 4, 1, 64)),
         context_length=int(_number("LMSP_CONTEXT_LENGTH", 8192, 128, 1 << 20)),
         engine_threads=int(_number("LMSP_ENGINE_THREADS", 0, 0, 256)),
+        prefix_bytes=int(_number("LMSP_PREFIX_CACHE_MB", 128, 0, 1 << 20)) << 20,
         checkpoint_tokens=int(_number("LMSP_CHECKPOINT_TOKENS", 256, 0, 1 << 20)),
         engine_silence=_number("LMSP_ENGINE_SILENCE", 300, 0, 86400),
         shutdown_grace=_number("LMSP_SHUTDOWN_GRACE", 10, 0, 3600),

@@ -54,6 +54,7 @@ def engine_spec(model: LanguageModel) -> ModelSpec:
         context_length=model.context_length,
         slots=settings.LMSP.max_running,
         threads=settings.LMSP.engine_threads,
+        prefix_bytes=settings.LMSP.prefix_bytes,
     )
 
 

@@ -40,7 +40,8 @@ class ModelSpec:
 
     `digest` is the content digest of the file at `path`; it is trusted, not computed. `context_length` counts
     tokens for each of the `slots` sequences that run at once. `threads` 0 lets the engine choose. Tokens that
-    follow a message within `flush_interval` seconds are sent together.
+    follow a message within `flush_interval` seconds are sent together. Up to `prefix_bytes` of memory keep the caches
+    of what prompts begin with.
     """
 
     key: str
@@ -51,6 +52,7 @@ class ModelSpec:
     slots: int = 4
     threads: int = 0
     flush_interval: float = 0.02
+    prefix_bytes: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The specification as JSON has it."""
@@ -63,8 +65,10 @@ class ModelSpec:
             spec = cls(**data)
         except TypeError as error:
             raise LoadError(f"not a model specification: {error}", "invalid_spec") from error
-        if spec.context_length < 1 or spec.slots < 1 or spec.threads < 0:
-            raise LoadError("context_length and slots must be positive, threads 0 or greater", "invalid_spec")
+        if min(spec.context_length, spec.slots) < 1 or min(spec.threads, spec.prefix_bytes) < 0:
+            raise LoadError(
+                "context_length and slots must be positive, threads and prefix_bytes 0 or greater", "invalid_spec"
+            )
         if not Path(spec.path).is_absolute():
             raise LoadError("the path of a model must be absolute: it is read by another process", "invalid_spec")
         return spec

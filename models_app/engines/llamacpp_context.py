@@ -177,12 +177,15 @@ class SlotContext:
             raise DecodeError(f"llama.cpp copied {copied} of {size} bytes of a cache")
         return state
 
-    def restore(self, slot: int, state: bytes, length: int) -> bool:
+    def restore(self, slot: int, state: bytes | mmap.mmap, length: int) -> bool:
         """Fill an empty slot with the first `length` tokens of a saved cache; False, and empty, where it cannot.
 
         A recurrent model cannot forget its last tokens, and a smaller context has no room for all of them.
         """
-        data = ctypes.cast(ctypes.c_char_p(state), ctypes.POINTER(ctypes.c_uint8))
+        buffer: Any = (
+            ctypes.c_char_p(state) if isinstance(state, bytes) else (ctypes.c_char * len(state)).from_buffer(state)
+        )
+        data = ctypes.cast(buffer, ctypes.POINTER(ctypes.c_uint8))
         if not self._lib.llama_state_seq_set_data(
             self._context, data, len(state), slot
         ) or not self._lib.llama_memory_seq_rm(self._cache, slot, length, -1):
@@ -262,7 +265,7 @@ class SlotContext:
 
 def load(spec: ModelSpec, on_progress: Callable[[float], None]) -> SlotScheduler:
     """Load a GGUF model as an engine; `LoadError` where that fails."""
-    return SlotScheduler(SlotContext(spec, on_progress))
+    return SlotScheduler(SlotContext(spec, on_progress), spec.prefix_bytes)
 
 
 def default_threads() -> int:

@@ -19,6 +19,7 @@ from typing import Any
 from models_app.engines import checkpoints
 from models_app.engines.base import DecodeError, GenerateRequest, RequestError
 from models_app.engines.messages import Admitted, Failed, Finished, Message, Progress, Replayed, Tokens
+from models_app.engines.prefixes import PrefixCache
 from models_app.engines.sequence import SlotSequence
 from models_app.engines.slots import SlotModel
 from models_app.engines.transcript import Transcript
@@ -32,8 +33,9 @@ _DECODE_SHARE = 1 / 3
 class SlotScheduler:
     """An `Engine` over a model with slots."""
 
-    def __init__(self, model: SlotModel) -> None:
+    def __init__(self, model: SlotModel, prefix_bytes: int = 0) -> None:
         self._model = model
+        self._prefixes = PrefixCache(model.prefill_chunk, prefix_bytes)
         self._slots: list[SlotSequence | None] = [None] * model.slots
         self._waiting: list[SlotSequence] = []
         self._messages: list[tuple[int, Message]] = []
@@ -84,6 +86,8 @@ class SlotScheduler:
             "busy_slots": sum(sequence is not None for sequence in self._slots),
             "waiting": len(self._waiting),
             "tokens_generated": self._tokens_generated,
+            "prefix_tokens_reused": self._prefixes.reused,
+            "prefix_bytes": self._prefixes.size,
         }
 
     def submit(self, key: int, request: GenerateRequest) -> None:
@@ -170,6 +174,8 @@ class SlotScheduler:
         exact = sequence.request.resume is None or self._required_slot(sequence) is not None
         self._say(sequence, Admitted(slot, exact))
         self._restore(sequence)
+        if sequence.is_prefilling:
+            self._reuse_prefix(sequence)
 
     def _restore(self, sequence: SlotSequence) -> None:
         """Take from the request's checkpoint what the journal says as well."""
@@ -190,6 +196,25 @@ class SlotScheduler:
         sequence.end_phase("prefill")
         if not sequence.is_replaying:
             self._end_replay(sequence)
+
+    def _reuse_prefix(self, sequence: SlotSequence) -> None:
+        """Begin with what is kept of the prompt."""
+        sequence.borders = self._prefixes.borders(sequence.request.prompt)
+        if found := self._prefixes.find(sequence.borders):
+            length, state = found
+            if self._model.restore(sequence.slot, state, length):
+                sequence.prefilled = length
+                sequence.timings["reused_tokens"] = length
+                self._prefixes.reused += length
+        sequence.keep_at = self._prefixes.wanted(sequence.borders)
+
+    def _keep_prefix(self, sequence: SlotSequence) -> None:
+        try:
+            state = self._model.save(sequence.slot)
+        except (DecodeError, OSError) as error:
+            _log.warning("prefix not kept", extra={"tokens": sequence.prefilled, "error": str(error)})
+            return
+        self._prefixes.keep(sequence.borders[sequence.prefilled // self._model.prefill_chunk - 1], state)
 
     def _finish_resumed(self, sequence: SlotSequence) -> None:
         """End a request whose journal was complete: it was interrupted after its last token."""
@@ -260,6 +285,8 @@ class SlotScheduler:
         now = time.monotonic()
         self._decode_until = now + (now - began) * _DECODE_SHARE
         sequence.prefilled += len(chunk)
+        if sequence.prefilled in sequence.keep_at:
+            self._keep_prefix(sequence)
         if not last:
             self._say(sequence, Progress("prefill", sequence.prefilled, len(prompt)))
             return

@@ -4,6 +4,7 @@ import time
 
 from models_app.engines.base import GenerateRequest
 from models_app.engines.checkpoints import Origin
+from models_app.engines.prefixes import Borders
 from models_app.engines.slots import SlotSampler
 from models_app.engines.transcript import Transcript
 
@@ -20,6 +21,12 @@ class SlotSequence:
         self.slot = -1
         self.prefilled = 0
         """Prompt tokens in the cache."""
+
+        self.borders: Borders = []
+        """Of the prompt, where its beginnings may be kept."""
+
+        self.keep_at: set[int] = set()
+        """Lengths of the prompt at which its cache is to be kept."""
 
         self.fed = 0
         """Generated tokens in the cache."""

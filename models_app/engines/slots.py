@@ -50,7 +50,7 @@ class SlotModel(Protocol):
     def save(self, slot: int) -> mmap.mmap:
         """A copy of the slot's cache."""
 
-    def restore(self, slot: int, state: bytes, length: int) -> bool:
+    def restore(self, slot: int, state: bytes | mmap.mmap, length: int) -> bool:
         """Fill an empty slot with the first `length` tokens of a saved cache; False, and empty, where it cannot."""
 
     def abort(self) -> None:
