@@ -12,6 +12,7 @@ from rest_framework.views import APIView
 
 from lmsp_site import PROTOCOL_VERSION, __version__, stopping, wal
 from lmsp_site.models import ServiceConfig
+from models_app.engines import registry
 from models_app.engines.client import EngineUnavailable, HostClient
 from tasks_app import ownership, stalling
 
@@ -84,7 +85,9 @@ class Ready(_Open):
         body = {
             "status": "ready" if ready else "not_ready",
             "checks": {
-                name: {"ok": fault is None, "detail": fault or notes.get(name)} for name, fault in faults.items()
+                **{name: {"ok": fault is None, "detail": fault or notes.get(name)} for name, fault in faults.items()},
+                # Never a reason not to be ready: models of other engines run.
+                "engines": {"ok": True, "detail": " ".join(registry.unavailable().values()) or None},
             },
         }
         return Response(body, status=200 if ready else 503, headers={} if ready else {"Retry-After": "1"})

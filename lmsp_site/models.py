@@ -46,6 +46,25 @@ class ServiceConfig(models.Model):
         validators=[MinValueValidator(1), MaxValueValidator(24 * 365)],
         help_text="A repeated Idempotency-Key finds its first request for this long.",
     )
+    keep_alive = models.IntegerField(
+        default=3600,
+        validators=[MinValueValidator(-1), MaxValueValidator(366 * 86400)],
+        help_text="Seconds that a model stays loaded after its last use; 0 unloads it at once, -1 never.",
+    )
+    max_loaded = models.PositiveIntegerField(
+        default=0,
+        validators=[MaxValueValidator(1000)],
+        help_text="Models that are loaded at once, at most; the one idle longest makes room. 0 means no limit.",
+    )
+    engine_memory_mb = models.PositiveIntegerField(
+        default=0,
+        help_text="Megabytes that all loaded models may need together, at most; 0 means what the machine has.",
+    )
+    preload = models.TextField(
+        blank=True,
+        default="",
+        help_text="Ids of models that are loaded when the service starts, one a line.",
+    )
 
     class Meta:
         db_table = "service_config"

@@ -5,6 +5,8 @@ from django.urls import include, path
 
 from lmsp_site.health import Discovery, Live, Ready
 from lmsp_site.openapi.views import Description, Page
+from models_app.views import ModelDetail, ModelList
+from tasks_app import statistics
 from tasks_app.metrics.view import Metrics
 
 urlpatterns = [
@@ -16,7 +18,8 @@ urlpatterns = [
     path("v1/docs", Page.as_view(), name="docs"),
     path("admin/", admin.site.urls),
     path("", include("clients_app.pairing.urls")),
-    path("", include("models_app.urls")),
+    path("v1/models", ModelList.as_view(speeds=statistics.speeds), name="models"),
+    path("v1/models/<path:model_id>", ModelDetail.as_view(speeds=statistics.speeds), name="model"),
     path("", include("tasks_app.urls")),
 ]
 

@@ -54,6 +54,8 @@ def of(model: LanguageModel) -> Tokenizer:
     except LoadError as error:
         # What the library says names paths, which are no business of a client.
         logger.error("cannot open the vocabulary", extra={"model": model.id, "error": str(error)})  # noqa: TRY400
+        if error.code == "engine_unavailable":
+            raise Unavailable(f"The model {model.id!r} cannot run here: {error}.", code=error.code) from error
         raise Unavailable(
             f"The file of the model {model.id!r} cannot be read; the service's log says why.",
             code="model_unavailable",
@@ -63,8 +65,13 @@ def of(model: LanguageModel) -> Tokenizer:
 
 @lru_cache(maxsize=4)
 def _open(engine: str, path: str, _digest: str) -> Tokenizer:
-    if engine != "llamacpp":
-        raise NotImplementedError(f"The engine {engine} has no tokenizer.")
-    from models_app.engines import llamacpp
+    # Lazily: each imports its library.
+    if engine == "llamacpp":
+        from models_app.engines import llamacpp
 
-    return llamacpp.open_tokenizer(path)
+        return llamacpp.open_tokenizer(path)
+    if engine == "exllamav2":
+        from models_app.engines import hf_tokenizer
+
+        return hf_tokenizer.open_tokenizer(path)
+    raise LoadError(f"there is no engine named {engine!r}", "unknown_engine")

@@ -1,30 +1,43 @@
 """GET /v1/models and /v1/models/{id}."""
 
-from django.conf import settings
+from collections.abc import Callable, Iterable
+from typing import Any
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from models_app import catalog
-from models_app.engines.client import EngineUnavailable, HostClient
+from models_app import catalog, loading
 from models_app.models import LanguageModel
 from models_app.serializers import model_object
 
-
-def _state(model: LanguageModel) -> str:
-    try:
-        loaded = HostClient(settings.LMSP.run_dir).find(model.digest)
-    except EngineUnavailable:
-        return "unavailable"
-    return "loaded" if loaded else "available"
+Speeds = Callable[[], dict[str, float]]
 
 
-class ModelList(APIView):
+class _Models(APIView):
+    """What is known of models.
+
+    Attributes:
+        speeds: tells, by id, how many tokens a second a model's tasks have seen; given by whoever counts them.
+    """
+
+    speeds: Speeds = staticmethod(dict)
+
+    def shown(self, models: Iterable[LanguageModel]) -> list[dict[str, Any]]:
+        """Return the objects of some models, as they are at one moment."""
+        known, speeds = loading.states(), self.speeds()
+        return [
+            model_object(model, *loading.state_of(model, known), tokens_per_second=speeds.get(model.id))
+            for model in models
+        ]
+
+
+class ModelList(_Models):
     """The models that tasks can name."""
 
     def get(self, request: Request) -> Response:
         """List them all."""
-        models = [model_object(model, _state(model)) for model in LanguageModel.objects.all()]
+        models = self.shown(LanguageModel.objects.all())
         return Response(
             {
                 "object": "list",
@@ -36,10 +49,9 @@ class ModelList(APIView):
         )
 
 
-class ModelDetail(APIView):
+class ModelDetail(_Models):
     """One model; its id may contain slashes."""
 
     def get(self, request: Request, model_id: str) -> Response:
         """Show it."""
-        model = catalog.find(model_id)
-        return Response(model_object(model, _state(model)))
+        return Response(self.shown([catalog.find(model_id)])[0])

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import transaction
 
 from lmsp_site.errors import InvalidRequest, ProtocolError
-from models_app import catalog
+from models_app import catalog, loading
 from models_app.engines.base import EngineAddress, GenerateRequest, ModelSpec, Resume
 from models_app.engines.client import (
     EngineDied,
@@ -22,6 +22,7 @@ from models_app.engines.client import (
     HostClient,
     ModelLoadFailed,
 )
+from models_app.engines.loading_rules import LoadingRules
 from models_app.engines.messages import Admitted, Finished, Progress, Replayed, Tokens
 from models_app.engines.sampling import SamplingParams
 from tasks_app import (
@@ -123,15 +124,24 @@ class Attempt:
         if self._engine is not None:
             with suppress(EngineUnavailable):
                 return self._engine, Generation(self._engine, request)
-        address = self._load_engine()
-        return address, Generation(address, request)
+        deadline = time.monotonic() + _ENGINE_PATIENCE_SECONDS
+        while True:
+            address = self._load_engine()
+            try:
+                return address, Generation(address, request)
+            except EngineUnavailable:
+                # It was let go just before this could come to it: it had been idle for long enough.
+                if time.monotonic() > deadline:
+                    raise
+                self._look()
+                time.sleep(_LOOK_SECONDS)
 
     def _load_engine(self) -> EngineAddress:
         """Return the loaded engine, waiting for a host that is being restarted."""
         deadline = time.monotonic() + _ENGINE_PATIENCE_SECONDS
         while True:
             try:
-                address = load_engine(self._host, self._spec, self._while_loading)
+                address = load_engine(self._host, self._spec, self._while_loading, self._while_waiting)
                 break
             except EngineUnavailable:
                 if time.monotonic() > deadline:
@@ -144,6 +154,10 @@ class Attempt:
     def _while_loading(self, done: float | None) -> None:
         self._look()
         self._show({"phase": "loading", "done": round(done or 0, 3), "total": 1})
+
+    def _while_waiting(self, reason: str) -> None:
+        self._look()
+        self._show({"phase": "waiting", "reason": reason})
 
     def _generate(self, address: EngineAddress, generation: Generation) -> None:
         heard = time.monotonic()
@@ -310,10 +324,19 @@ def _check_silence(heard: float) -> None:
         raise _EngineSilent(f"The engine has said nothing of this task for {patience:g} s.")
 
 
-def load_engine(host: HostClient, spec: ModelSpec, while_waiting: Callable[[float | None], None]) -> EngineAddress:
+def _rules() -> LoadingRules | None:
+    return storage.unless_it_fails(loading.rules, otherwise=None)
+
+
+def load_engine(
+    host: HostClient,
+    spec: ModelSpec,
+    while_loading: Callable[[float | None], None],
+    while_waiting: Callable[[str], None],
+) -> EngineAddress:
     """Have the engine loaded. One that is killed while it loads has died, and says nothing about its model."""
     try:
-        return host.ensure_loaded(spec, while_waiting=while_waiting)
+        return host.ensure_loaded(spec, while_waiting=while_loading, on_wait=while_waiting, rules=_rules())
     except ModelLoadFailed as error:
         if error.code in _LOST_WHILE_LOADING:
             raise EngineDied(str(error)) from error

@@ -16,6 +16,8 @@ _ADD = (
     " ON CONFLICT (name, labels) DO UPDATE SET value = statistics.value + excluded.value"
 )
 
+_READ = "SELECT name, labels, value FROM statistics WHERE name IN (%s, %s)"
+
 Labels = tuple[str, ...]
 # By the name of a series and the values of its labels. A histogram has one series for each bucket, not cumulative,
 # whose last label is the upper bound, and one of sums.
@@ -90,6 +92,20 @@ COMMIT = Histogram(
 )
 COUNTERS = (TASKS_CREATED, TASKS_FINISHED, TASKS_RECOVERED, RESUMES, INPUT_TOKENS, OUTPUT_TOKENS)
 HISTOGRAMS = (TASK_WAIT, FIRST_TOKEN, TIME_PER_OUTPUT_TOKEN, COMMIT)
+
+
+def speeds() -> dict[str, float]:
+    """Return the tokens a second that a task of each model has seen, as the mean over its runs."""
+    runs: dict[str, float] = {}
+    seconds: dict[str, float] = {}
+    histogram = TIME_PER_OUTPUT_TOKEN
+    with connection.cursor() as cursor:
+        cursor.execute(_READ, [histogram.buckets, histogram.sum])
+        for name, labels, value in cursor.fetchall():
+            model, *_ = json.loads(labels)
+            sums = runs if name == histogram.buckets else seconds
+            sums[model] = sums.get(model, 0) + value
+    return {model: runs.get(model, 0) / spent for model, spent in seconds.items() if spent > 0}
 
 
 def count(counts: Counts, counter: Counter, *labels: str, by: float = 1) -> None:

@@ -91,7 +91,7 @@ def _engine_of_resume(host: HostClient, spec: ModelSpec) -> EngineAddress:
     deadline = time.monotonic() + _ENGINE_PATIENCE_SECONDS
     while True:
         try:
-            return load_engine(host, spec, lambda _: stalling.beat())
+            return load_engine(host, spec, lambda _: stalling.beat(), lambda _: stalling.beat())
         except (EngineUnavailable, EngineDied) as error:
             now = time.monotonic()
             if queue.stopping() or now > deadline:

@@ -11,6 +11,7 @@ from bench.measurements import (
     at_once,
     backup,
     first_token,
+    loading,
     memory,
     one_stream,
     prefixes,
@@ -32,6 +33,7 @@ ALL: dict[str, Callable[[Subjects], list[Finding]]] = {
     "backup": backup.measure,
     "purge": purge.measure,
     "streams": streams.measure,
+    "loading": loading.measure,
     # Last, when the service has worked and nothing else needs to run any more.
     "memory": memory.measure,
 }

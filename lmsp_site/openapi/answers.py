@@ -15,6 +15,7 @@ from lmsp_site.openapi.items import (
     record,
     ref,
 )
+from models_app import loading
 from tasks_app.models import Priority
 from tasks_app.states import RESPONSE_STATUS, STATE_ANNOUNCED_BY, EventType, Status
 
@@ -212,7 +213,15 @@ COMPONENTS: Schema = {
             "format": STRING,
             "engine": STRING,
             "context_length": {**_MAYBE_INTEGER, "description": "Tokens."},
-            "state": const("loaded", "available", "unavailable"),
+            "state": {
+                **const(*loading.STATES),
+                "description": "`waiting` for room, `loading`, `ready`; `unavailable` while no engine can be started.",
+            },
+            "memory_bytes": {**_MAYBE_INTEGER, "description": "What its engine's process has in memory."},
+            "tokens_per_second": {
+                **nullable(_NUMBER),
+                "description": "Of the output of its tasks, on average.",
+            },
         }
     ),
     "ModelList": _list_of(ref("Model"), _MAYBE_STRING),

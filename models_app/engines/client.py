@@ -10,8 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from models_app.engines import messages, wire
+from models_app.engines import estimate, messages, wire
 from models_app.engines.base import EngineAddress, GenerateRequest, ModelSpec
+from models_app.engines.loading_rules import LoadingRules
 from models_app.engines.messages import Failed, Finished, Message
 
 _WAIT = 0.02
@@ -53,6 +54,17 @@ def _ignore_progress(_progress: float | None) -> None:
     pass
 
 
+def _ignore_reason(_reason: str) -> None:
+    pass
+
+
+def _load_message(spec: ModelSpec, rules: LoadingRules | None, *, insist: bool) -> dict[str, Any]:
+    message: dict[str, Any] = {"op": "load", "spec": spec.to_dict(), "needed": estimate.needed_bytes(spec)}
+    if rules is not None:
+        message["rules"] = rules.to_dict()
+    return message | {"insist": insist}
+
+
 class HostClient:
     """The engine host of the service that runs in `run_dir`. Every call opens a connection of its own."""
 
@@ -60,16 +72,25 @@ class HostClient:
         self._address = wire.socket_address(run_dir, wire.HOST_SOCKET)
 
     def ensure_loaded(
-        self, spec: ModelSpec, *, while_waiting: Callable[[float | None], None] = _ignore_progress
+        self,
+        spec: ModelSpec,
+        *,
+        while_waiting: Callable[[float | None], None] = _ignore_progress,
+        on_wait: Callable[[str], None] = _ignore_reason,
+        rules: LoadingRules | None = None,
+        insist: bool = False,
     ) -> EngineAddress:
         """Return the engine of `spec.key`, loaded now if it was not.
 
         `while_waiting` gets the progress (0 to 1, `None` as long as it is unknown) at least every 20 ms and may
-        raise to give up waiting; the model goes on loading. Raises `EngineUnavailable` or `ModelLoadFailed`.
+        raise to give up waiting; a model that loads goes on loading. `on_wait` gets the reason, as often, while there
+        is no room for the model. `insist` tries a model, too, that has crashed again and again. Raises
+        `EngineUnavailable` or `ModelLoadFailed`.
         """
-        progress = None
+        progress: float | None = None
+        reason = ""
         with self._open() as channel:
-            channel.send({"op": "load", "spec": spec.to_dict()})
+            channel.send(_load_message(spec, rules, insist=insist))
             while True:
                 reply = channel.receive(_WAIT)
                 if reply is None:
@@ -78,9 +99,31 @@ class HostClient:
                     return _address_of(reply)
                 elif reply["type"] == "error":
                     raise ModelLoadFailed(reply["code"], reply["message"])
+                elif reply["type"] == "waiting":
+                    reason = reply["reason"]
                 else:
-                    progress = reply["progress"]
-                while_waiting(progress)
+                    progress, reason = reply["progress"], ""
+                if reason:
+                    on_wait(reason)
+                else:
+                    while_waiting(progress)
+
+    def begin_loading(self, spec: ModelSpec, rules: LoadingRules, *, insist: bool = False) -> None:
+        """Have a model loaded without waiting for it, if there is room now.
+
+        Raises `EngineUnavailable` or `ModelLoadFailed`.
+        """
+        with self._open() as channel:
+            channel.send(_load_message(spec, rules, insist=insist))
+            reply = channel.receive(_PATIENCE)
+        if reply is not None and reply["type"] == "error":
+            raise ModelLoadFailed(reply["code"], reply["message"])
+        if reply is not None and reply["type"] == "waiting":
+            raise ModelLoadFailed("no_room", reply["reason"])
+
+    def govern(self, rules: LoadingRules, timeout: float = _PATIENCE) -> int:
+        """Have the host go by these rules from now on; return its process id. Raises `EngineUnavailable`."""
+        return int(self._ask({"op": "govern", "rules": rules.to_dict()}, timeout)["pid"])
 
     def find(self, key: str) -> EngineAddress | None:
         """Return the engine of `key` if it is in memory now."""
@@ -88,7 +131,11 @@ class HostClient:
         return next((_address_of(model) for model in models if model["key"] == key and model["state"] == "ready"), None)
 
     def list(self) -> list[dict[str, Any]]:
-        """What is in memory: for each model its `key`, its `state` (`loading`, `ready`), and its address."""
+        """What is in memory: for each model its `key`, its `state`, and what belongs to that.
+
+        `waiting` for room has a `reason`, `loading` its `progress`, and `ready` its address and
+        `idle_seconds`, which is `None` while it is in use or about to be.
+        """
         models: list[dict[str, Any]] = self.describe()["models"]
         return models
 

@@ -28,6 +28,8 @@ _LOG_LEVELS = {3: logging.WARNING, 4: logging.ERROR}
 
 _OVERFLOW = -(2**31)
 
+_ALL_LAYERS = 999
+
 _SPIN_COUNT = "300"
 """How long threads of a decode spin before they sleep, waiting for each other some 500 times in each decode.
 
@@ -49,6 +51,8 @@ def library() -> Any:
 @functools.cache
 def _initialized_library() -> Any:
     os.environ.setdefault("GOMP_SPINCOUNT", _SPIN_COUNT)
+    # Where it gives up it would start a debugger first, for seconds, while everybody waits.
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
     bindings = _import_bindings()
     bindings.llama_log_set(_log_callback(bindings), None)
     bindings.llama_backend_init()
@@ -96,6 +100,19 @@ def silence(silent: bool) -> None:
     _silent = silent
 
 
+def gpu_layers() -> int:
+    """How many layers are to go to a GPU: all of them where the library was built for one, else none.
+
+    `LMSP_GPU_LAYERS` names another number, for a GPU that has not room for all.
+    """
+    if not library().llama_supports_gpu_offload():
+        return 0
+    wanted = os.environ.get("LMSP_GPU_LAYERS", "")
+    if wanted and not wanted.isdecimal():
+        raise LoadError(f"LMSP_GPU_LAYERS must be a number of layers, not {wanted!r}", "invalid_setting")
+    return int(wanted) if wanted else _ALL_LAYERS
+
+
 def load_model(
     path: str | Path, *, vocab_only: bool = False, on_progress: Callable[[float], None] | None = None
 ) -> Any:
@@ -105,6 +122,7 @@ def load_model(
         raise LoadError(f"{path} is not a file", "model_file_missing")
     params = lib.llama_model_default_params()
     params.vocab_only = vocab_only
+    params.n_gpu_layers = 0 if vocab_only else gpu_layers()
     if on_progress is not None:
         report = on_progress
 

@@ -253,6 +253,7 @@ class SlotContext:
             "flash_attention": params.flash_attn_type,
             "kv_types": [params.type_k, params.type_v],
             "threads": self.threads,
+            "gpu_layers": llamacpp.gpu_layers(),
             "prefill_chunk": PREFILL_CHUNK,
             "sampler": SAMPLER_VERSION,
         }

@@ -38,6 +38,15 @@ def resident_bytes(pid: int | str = "self") -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
+def private_bytes(pid: int) -> int:
+    """The physical memory that is a process's alone: not the files that it maps. 0 where there is no such process."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("RssAnon:")), 0)
+
+
 def _private_mappings() -> list[tuple[int, int]]:
     """The address ranges of nameless, private, writable memory; none where the kernel does not say."""
     try:

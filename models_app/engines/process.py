@@ -1,7 +1,7 @@
 """The process of one loaded model: `python -m models_app.engines.process --socket ADDRESS --spec JSON`.
 
 Loads, says so on a pipe (`loading`, then `ready` or `error`, one JSON object a line), and serves until it is killed,
-saying every second that it is `alive`.
+saying every second that it is `alive`. SIGUSR1 asks it to end unless it is generating; it answers `retiring` or `busy`.
 It holds nothing that would have to be saved.
 """
 
@@ -14,12 +14,13 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 
 from lmsp_site import logs
 from models_app.engines import wire
 from models_app.engines.base import EngineAddress, LoadError, ModelSpec
 from models_app.engines.registry import load_engine
-from models_app.engines.server import MAX_OUTBOX, EngineServer
+from models_app.engines.server import MAX_OUTBOX, EngineServer, Pulse
 
 _PROGRESS_INTERVAL = 0.05
 _PR_SET_PDEATHSIG = 1
@@ -41,15 +42,18 @@ def main() -> None:
         sys.exit(1)
     listener = wire.listen(arguments.socket)
     address = EngineAddress(arguments.socket, engine.fingerprint, engine.slots, engine.context_length, os.getpid())
-    report({"type": "ready", **address.to_dict()})
-    os.set_blocking(arguments.report_fd, False)
-    EngineServer(
+    server = EngineServer(
         engine,
         listener,
         flush_interval=spec.flush_interval,
         on_pulse=_pulse_reporter(report),
+        on_retire=_retire_reporter(report),
         max_outbox=arguments.max_outbox,
-    ).run()
+    )
+    signal.signal(signal.SIGUSR1, lambda _signal, _frame: server.retire())
+    report({"type": "ready", **address.to_dict()})
+    os.set_blocking(arguments.report_fd, False)
+    server.run()
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -75,12 +79,20 @@ def _reporter(descriptor: int) -> Callable[[dict[str, object]], None]:
     return report
 
 
-def _pulse_reporter(report: Callable[[dict[str, object]], None]) -> Callable[[float], None]:
-    def on_pulse(step_seconds: float) -> None:
+def _pulse_reporter(report: Callable[[dict[str, object]], None]) -> Callable[[Pulse], None]:
+    def on_pulse(pulse: Pulse) -> None:
         with suppress(BlockingIOError):  # nobody has read for half an hour
-            report({"type": "alive", "step_seconds": round(step_seconds, 3)})
+            report({"type": "alive", **asdict(pulse)})
 
     return on_pulse
+
+
+def _retire_reporter(report: Callable[[dict[str, object]], None]) -> Callable[[bool], None]:
+    def on_retire(retires: bool) -> None:
+        with suppress(BlockingIOError):
+            report({"type": "retiring" if retires else "busy"})
+
+    return on_retire
 
 
 def _progress_reporter(report: Callable[[dict[str, object]], None]) -> Callable[[float], None]:

@@ -14,6 +14,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Never
 
 from models_app.engines import memory, messages
@@ -31,11 +33,24 @@ _PROGRESS_INTERVAL = 0.1
 _PULSE_INTERVAL = 1.0
 
 
-class EngineServer:
-    """Serves one engine on one listening socket, for as long as the process lives.
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """A sign of life.
 
-    `on_pulse` is called every second with the time that the step now being computed has taken, in seconds; 0 between
-    two steps.
+    `step_seconds` is how long the step that is being computed has taken so far, 0 between two; `generations` how many
+    callers are connected to generate, and `idle_seconds` how long there has been none; `used` whether there ever was.
+    """
+
+    step_seconds: float
+    generations: int
+    idle_seconds: float
+    used: bool
+
+
+class EngineServer:
+    """Serves one engine on one listening socket, until the process is killed or asked to retire.
+
+    `on_pulse` is called every second, and when the last generation has gone; `on_retire` with the answer to `retire`.
     """
 
     def __init__(
@@ -44,13 +59,15 @@ class EngineServer:
         listener: socket.socket,
         *,
         flush_interval: float,
-        on_pulse: Callable[[float], None],
+        on_pulse: Callable[[Pulse], None],
+        on_retire: Callable[[bool], None] = lambda _retires: None,
         max_outbox: int = MAX_OUTBOX,
     ) -> None:
         self._engine = engine
         self._listener = listener
         self._flush_interval = flush_interval
         self._on_pulse = on_pulse
+        self._on_retire = on_retire
         self._max_outbox = max_outbox
         self._step_began: float | None = None
         self._requests: queue.SimpleQueue[tuple[_Generation, GenerateRequest]] = queue.SimpleQueue()
@@ -59,6 +76,17 @@ class EngineServer:
         self._wake_up = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._backlogged: deque[Connection] = deque()
         self._generations: dict[Connection, _Generation] = {}
+        self._connections: set[Connection] = set()
+        self._idle_since = time.monotonic()
+        self._used = False
+        self._next_pulse = 0.0
+        self._asked_to_retire = False
+        self._retires = False
+
+    def retire(self) -> None:
+        """End the process unless somebody generates: from any thread. Whoever has connected is served to the end."""
+        self._asked_to_retire = True
+        os.eventfd_write(self._wake_up, 1)
 
     def run(self) -> Never:
         """Decode for ever in this thread, with the IO thread beside it. If either fails, the process ends."""
@@ -101,14 +129,12 @@ class EngineServer:
     def _serve_connections(self) -> Never:
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(self._wake_up, selectors.EVENT_READ)
-        next_pulse = 0.0
         while True:
             now = time.monotonic()
-            if now >= next_pulse:
-                next_pulse = now + _PULSE_INTERVAL
-                began = self._step_began
-                self._on_pulse(now - began if began is not None else 0.0)
-            for ready, events in self._selector.select(next_pulse - now):
+            if now >= self._next_pulse:
+                self._next_pulse = now + _PULSE_INTERVAL
+                self._on_pulse(self._pulse(now))
+            for ready, events in self._selector.select(max(0.0, self._next_pulse - now)):
                 if ready.fileobj is self._listener:
                     self._accept()
                 elif ready.fileobj == self._wake_up:
@@ -116,14 +142,40 @@ class EngineServer:
                     self._watch_backlogged()
                 else:
                     self._attend(ready.data, events)
+            if self._asked_to_retire:
+                self._asked_to_retire = False
+                self._retire()
+            if self._retires and not self._connections:
+                os._exit(0)
 
-    def _accept(self) -> None:
+    def _pulse(self, now: float) -> Pulse:
+        began = self._step_began
+        step = now - began if began is not None else 0.0
+        idle = 0.0 if self._generations else now - self._idle_since
+        return Pulse(step, len(self._generations), idle, self._used)
+
+    def _retire(self) -> None:
+        """Take nobody on any more, but for those who have connected already: they must not lose anything."""
+        if self._retires or self._generations:
+            self._on_retire(self._retires)
+            return
+        self._retires = True
+        Path(self._listener.getsockname()).unlink(missing_ok=True)
+        while self._accept():
+            pass
+        self._selector.unregister(self._listener)
+        self._listener.close()
+        self._on_retire(True)
+
+    def _accept(self) -> bool:
         try:
             peer, _ = self._listener.accept()
         except OSError:
-            return  # it changed its mind
+            return False  # it changed its mind
         connection = Connection(peer, self._max_outbox, self._note_backlog)
+        self._connections.add(connection)
         self._selector.register(peer, selectors.EVENT_READ, connection)
+        return True
 
     def _note_backlog(self, connection: Connection) -> None:
         self._backlogged.append(connection)
@@ -166,6 +218,7 @@ class EngineServer:
             return
         generation = _Generation(connection, self._flush_interval)
         self._generations[connection] = generation
+        self._used = True
         self._requests.put((generation, request))
 
     def _cancel(self, connection: Connection) -> None:
@@ -177,6 +230,10 @@ class EngineServer:
         if connection in self._generations:
             self._cancel(connection)
             del self._generations[connection]
+            if not self._generations:
+                self._idle_since = time.monotonic()
+                self._next_pulse = 0.0
+        self._connections.discard(connection)
         self._selector.unregister(connection.socket)
         connection.close()
 

@@ -14,6 +14,10 @@ _MEANINGS = {
     "`max_attempts` in the admin is the limit.",
     "model_not_found": "The model was registered when the task was accepted, and is not any more.",
     "model_file_missing": "The model's file is not in models/ any more: `add_model` with the same id puts it back.",
+    "engine_crashed": "The engine crashed while it loaded the model: its file is damaged, or of a kind that the engine "
+    "does not know. After three times in a row the model is left alone for a while, unless its file changes.",
+    "engine_unavailable": "This machine cannot run the model's engine; `/readyz` and the admin say why.",
+    "insufficient_memory": f"The model needs more memory than there is, or than `engine_memory_mb` allows. {_MEMORY}",
     "model_load_failed": "The engine could not load the model's file; the service's log says why.",
     "context_not_created": f"There was no memory for the context. {_MEMORY}",
     "engine_not_installed": "The model's engine is not installed in this environment.",

@@ -162,6 +162,9 @@ def test_an_edit_of_the_configuration_is_in_force_at_once(service: Service, admi
         "max_attempts": "5",
         "retention_days": "30",
         "idempotency_hours": "24",
+        "keep_alive": "3600",
+        "max_loaded": "0",
+        "engine_memory_mb": "0",
     }
     path = "/admin/lmsp_site/serviceconfig/1/change/"
     try:

@@ -4,6 +4,7 @@ import uuid
 
 import httpx
 
+from models_app.engines import exllamav2_presence
 from tests.service import Service
 
 
@@ -45,4 +46,11 @@ def test_it_is_ready_and_says_of_what(service: Service) -> None:
     answer = httpx.get(f"{service.url}/readyz")
     well = {"ok": True, "detail": None}
     assert answer.status_code == 200
-    assert answer.json() == {"status": "ready", "checks": {"database": well, "runner": well, "disk": well}}
+    checks = answer.json()["checks"]
+    engines = checks.pop("engines")
+    assert (answer.json()["status"], checks) == ("ready", {"database": well, "runner": well, "disk": well})
+    assert engines["ok"]
+    missing = exllamav2_presence.why_unavailable()
+    assert engines["detail"] == missing
+    if missing:
+        assert "exllamav2" in missing

@@ -59,7 +59,7 @@ def test_a_model_with_a_slash_generates(service: Service, slashed: str) -> None:
     ]
     assert [response["model"] for response in said] == [slashed, MODEL]
     assert said[0]["output"][0]["content"] == said[1]["output"][0]["content"]
-    assert service.request("GET", f"/v1/models/{slashed}").json()["state"] == "loaded"
+    assert service.request("GET", f"/v1/models/{slashed}").json()["state"] == "ready"
 
 
 @pytest.mark.parametrize("model_id", ["unknown", "someone/else", "%2e%2e", "%00", "a" * 500, SLASHED + "/"])

@@ -154,7 +154,7 @@ def test_the_same_object_comes_by_every_way(service: Service) -> None:
 @pytest.fixture
 def cold(own_service: Service) -> Service:
     """A service that has not loaded its model yet."""
-    assert own_service.request("GET", "/v1/models").json()["data"][0]["state"] == "available"
+    assert own_service.request("GET", "/v1/models").json()["data"][0]["state"] == "unloaded"
     return own_service
 
 

@@ -4,14 +4,14 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from models_app.engines import llamacpp
-from models_app.engines.base import GenerateRequest, ModelSpec, Resume
+from models_app.engines.base import Engine, GenerateRequest, ModelSpec, Resume
 from models_app.engines.llamacpp import Vocabulary
 from models_app.engines.llamacpp_context import SlotContext
 from models_app.engines.messages import Admitted, Failed, Finished, Message, Replayed, Tokens
 from models_app.engines.sampling import SamplingParams
-from models_app.engines.scheduler import SlotScheduler
 
 GREEDY = SamplingParams(temperature=0)
 SAMPLED = SamplingParams(temperature=0.9, top_p=0.95, top_k=50, min_p=0.02, frequency_penalty=0.4, seed=2**63 - 1)
@@ -67,10 +67,13 @@ class Outcome:
         return Resume(self.slot, self.tokens[:count], self.rows[:count])
 
 
-class Driver:
+E = TypeVar("E", bound=Engine)
+
+
+class Driver(Generic[E]):
     """Submits requests to one engine and gathers what it says."""
 
-    def __init__(self, engine: SlotScheduler) -> None:
+    def __init__(self, engine: E) -> None:
         self.engine = engine
         self._keys: Iterator[int] = iter(range(2**31))
         self._outcomes: dict[int, Outcome] = {}
@@ -107,6 +110,17 @@ class Driver:
 
     def resume(self, request: GenerateRequest, resume: Resume) -> Outcome:
         return self.run_alone(replace(request, resume=resume))
+
+
+def assert_continues(outcome: Outcome, resumed: Outcome, cut: int) -> None:
+    """An interrupted run and its resume together say what an undisturbed one says, and nothing twice."""
+    assert outcome.tokens[:cut] + resumed.tokens == outcome.tokens
+    before = outcome.text_after(cut)
+    assert before + resumed.text == outcome.text
+    assert resumed.finished.reason == outcome.finished.reason
+    if cut:
+        digest = hashlib.sha256(before.encode()).hexdigest()
+        assert (resumed.replayed.text_length, resumed.replayed.text_sha256) == (len(before), digest)
 
 
 class CacheReader(SlotContext):

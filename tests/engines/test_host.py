@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from models_app.engines import registry
 from models_app.engines.base import EngineAddress, GenerateRequest, ModelSpec
 from models_app.engines.client import (
     EngineDied,
@@ -25,6 +26,7 @@ from models_app.engines.llamacpp import Tokenizer
 from tests.engines.driving import GREEDY, chat_prompt
 from tests.service import REPOSITORY, eventually
 
+_WITHOUT_FOLDER = "engine_unavailable" if registry.why_unavailable("exllamav2") else "model_file_missing"
 HostProcess = subprocess.Popen[bytes]
 pytestmark = pytest.mark.usefixtures("host")
 
@@ -144,6 +146,8 @@ def test_an_engine_that_dies_while_it_loads_fails_the_load(client: HostClient, s
         (None, {"path": "relative.gguf"}, "invalid_spec"),
         (None, {"engine": "steam"}, "unknown_engine"),
         (None, {"slots": 0}, "invalid_spec"),
+        # Either this machine has no such engine, or there is no such folder.
+        (None, {"engine": "exllamav2"}, _WITHOUT_FOLDER),
     ],
 )
 def test_a_bad_model_fails_and_the_host_lives(

@@ -139,6 +139,39 @@ def test_a_worker_that_is_killed_frees_its_slot(start_engine: StartEngine, token
     eventually(lambda: _busy(address) == 0, timeout=5, what="the slot is free")
 
 
+def test_an_engine_that_generates_does_not_retire(start_engine: StartEngine, tokenizer: Tokenizer) -> None:
+    address = start_engine()
+    request = GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY)
+    outcome = Outcome()
+    with Generation(address, request) as generation:
+        _read(generation, outcome, tokens=3)
+        os.kill(address.pid, signal.SIGUSR1)
+        _read(generation, outcome, tokens=20)
+        assert len(_generate(address, replace(request, max_tokens=3)).tokens) == 3, "it takes others on, too"
+
+
+def test_an_engine_that_retires_serves_who_has_connected_and_nobody_else(
+    start_engine: StartEngine, tokenizer: Tokenizer
+) -> None:
+    address = start_engine()
+    request = GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY, max_tokens=3)
+    with wire.connect(address.socket, 5) as early, early.makefile("rb") as replies:
+        os.kill(address.pid, signal.SIGUSR1)
+        eventually(lambda: not Path(address.socket).exists(), 10, "its socket is gone")
+        with pytest.raises(EngineUnavailable):
+            Generation(address, request)
+        early.sendall(wire.encode({"op": "generate", **request.to_dict()}))
+        kinds: list[str] = []
+        while not kinds or kinds[-1] not in ("finished", "error"):
+            kinds.append(json.loads(replies.readline())["type"])
+        assert kinds[-1] == "finished"
+    eventually(lambda: _has_ended(address.pid), 10, "and it goes when the last one has")
+
+
+def _has_ended(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
 def test_a_reader_that_never_reads_is_dropped_and_slows_nobody(start_engine: StartEngine, tokenizer: Tokenizer) -> None:
     # Every token is a message; the kernel takes some 280 of them before the outbox begins to fill.
     address = start_engine("--max-outbox", "500", flush_interval=0)

@@ -1,6 +1,5 @@
 """An interrupted generation goes on exactly where it was: same tokens, same text, nothing sent twice."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +10,13 @@ from models_app.engines.base import GenerateRequest, ModelSpec, RequestError, Re
 from models_app.engines.llamacpp import Tokenizer
 from models_app.engines.llamacpp_context import SlotContext
 from models_app.engines.messages import Admitted, Progress
-from models_app.engines.sampling import SamplingParams
 from models_app.engines.scheduler import SlotScheduler
 from tests.engines.driving import (
     GREEDY,
     SAMPLED,
     CacheReader,
     Driver,
-    Outcome,
+    assert_continues,
     chat_prompt,
     company_changes_bits,
     quantise,
@@ -27,53 +25,6 @@ from tests.service import demo_model
 
 STORY = "Write a story about a king."
 HELLO = "Write hello in Russian, Chinese and Arabic."
-
-
-def _assert_continues(outcome: Outcome, resumed: Outcome, cut: int) -> None:
-    assert outcome.tokens[:cut] + resumed.tokens == outcome.tokens
-    before = outcome.text_after(cut)
-    assert before + resumed.text == outcome.text
-    assert resumed.finished.reason == outcome.finished.reason
-    if cut:
-        digest = hashlib.sha256(before.encode()).hexdigest()
-        assert (resumed.replayed.text_length, resumed.replayed.text_sha256) == (len(before), digest)
-
-
-@pytest.mark.parametrize("cut", [0, 1, 2, 13, 31, 32])
-@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-def test_a_resume_continues_exactly(driver: Driver, tokenizer: Tokenizer, sampling: SamplingParams, cut: int) -> None:
-    request = GenerateRequest(chat_prompt(tokenizer, HELLO), sampling, max_tokens=32)
-    outcome = driver.run_alone(request)
-    _assert_continues(outcome, driver.resume(request, outcome.resume(cut)), cut)
-
-
-def test_a_resume_continues_exactly_from_every_cut_around_a_stop_text(driver: Driver, tokenizer: Tokenizer) -> None:
-    request = GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY, max_tokens=24)
-    text = driver.run_alone(request).text
-    # The first stop text is held back for several tokens and turns out not to come; the second comes.
-    stopping = replace(request, stop=(text[5:25] + "#", text[40:52]))
-    outcome = driver.run_alone(stopping)
-    assert outcome.finished.reason == "stop"
-    for cut in range(len(outcome.tokens) + 1):
-        _assert_continues(outcome, driver.resume(stopping, outcome.resume(cut)), cut)
-
-
-def test_a_journal_that_was_complete_finishes_without_computing(driver: Driver, tokenizer: Tokenizer) -> None:
-    request = GenerateRequest(chat_prompt(tokenizer, "What is the capital of France?"), GREEDY)
-    outcome = driver.run_alone(request)
-    resumed = driver.submit(replace(request, resume=outcome.resume(len(outcome.tokens))))[1]
-    driver.step()
-    _assert_continues(outcome, resumed, len(outcome.tokens))
-    assert driver.engine.is_idle
-
-
-def test_altering_one_journalled_token_changes_what_follows(driver: Driver, tokenizer: Tokenizer) -> None:
-    request = GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY, max_tokens=32)
-    outcome = driver.run_alone(request)
-    [altered] = tokenizer.encode(" queen", add_special=False, parse_special=False)
-    tokens = [*outcome.tokens[:7], altered, *outcome.tokens[8:16]]
-    resumed = driver.resume(request, Resume(outcome.slot, tokens, outcome.rows[:16]))
-    assert resumed.tokens != outcome.tokens[16:]
 
 
 def test_sequences_that_ran_together_resume_together_and_each_alone(driver: Driver, tokenizer: Tokenizer) -> None:
@@ -89,7 +40,7 @@ def test_sequences_that_ran_together_resume_together_and_each_alone(driver: Driv
     alone = [driver.run_alone(resume) for resume in resumes]
     for outcome, cut, *resumed in zip(outcomes, cuts, together, alone, strict=True):
         for continued in resumed:
-            _assert_continues(outcome, continued, cut)
+            assert_continues(outcome, continued, cut)
 
 
 class _Recorder(SlotContext):

@@ -61,41 +61,6 @@ def test_a_slot_is_as_good_as_new_after_a_cancelled_prefill(driver: Driver, toke
     assert (after.slot, after.tokens) == (cancelled.slot, before.tokens)
 
 
-def test_a_cancel_ends_a_decode_at_the_next_step_and_leaves_the_others_alone(
-    driver: Driver, tokenizer: Tokenizer
-) -> None:
-    request = GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY, max_tokens=16)
-    undisturbed = driver.run_alone(request)
-    key, cancelled = driver.submit(request)
-    _key, other = driver.submit(request)
-    while len(other.tokens) < 4:
-        driver.step()
-    driver.engine.cancel(key)
-    driver.step()
-    assert cancelled.finished.reason == "cancelled"
-    assert cancelled.finished.tokens == []
-    driver.finish()
-    assert other.tokens == undisturbed.tokens
-
-
-def test_a_request_that_waits_for_a_slot_can_be_cancelled(driver: Driver, tokenizer: Tokenizer) -> None:
-    request = GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY, max_tokens=4)
-    running = [driver.submit(request)[1] for _ in range(driver.engine.slots)]
-    key, waiting = driver.submit(request)
-    driver.step()
-    driver.engine.cancel(key)
-    driver.step()
-    assert waiting.finished.reason == "cancelled"
-    driver.finish()
-    assert all(outcome.finished.reason == "length" for outcome in running)
-
-
-def test_a_cancel_of_something_unknown_is_ignored(driver: Driver, tokenizer: Tokenizer) -> None:
-    driver.engine.cancel(10**9)
-    outcome = driver.run_alone(GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY, max_tokens=2))
-    assert outcome.finished.reason == "length"
-
-
 def test_those_who_generate_go_on_while_a_long_prompt_is_read(driver: Driver, tokenizer: Tokenizer) -> None:
     key, generating = driver.submit(GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY, max_tokens=200))
     while not generating.tokens:

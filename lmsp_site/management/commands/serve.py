@@ -20,6 +20,7 @@ from lmsp_site.errors import storage_error
 from lmsp_site.processes import raise_file_limit
 from lmsp_site.watchdogs import Unanswered
 from models_app.engines.client import EngineUnavailable, HostClient
+from models_app.loading import Attendant
 from tasks_app import recovery
 from tasks_app.stalling import StallWatch
 
@@ -93,7 +94,7 @@ def _engine_host(configuration: Configuration) -> ChildSpec:
 
 
 def _workers(configuration: Configuration) -> ChildSpec:
-    watch, log = StallWatch(), wal.Keeper(configuration.database)
+    watch, log, attendant = StallWatch(), wal.Keeper(configuration.database), Attendant()
 
     def stalled() -> bool:
         log.tend()
@@ -102,6 +103,7 @@ def _workers(configuration: Configuration) -> ChildSpec:
                 # Whoever locks the database must not keep this process from its other duties.
                 cursor.execute(f"PRAGMA busy_timeout={_LOCK_PATIENCE_MS}")
             recovery.sweep()
+            attendant.tend()
             return watch.stalled()
         except DatabaseError as error:
             if storage_error(error) is None:

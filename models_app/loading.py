@@ -1,0 +1,117 @@
+"""What the service's configuration says about loading, and telling the engine host."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from django.conf import settings
+
+from lmsp_site.errors import NotFound
+from lmsp_site.models import ServiceConfig
+from models_app import catalog
+from models_app.engines import memory
+from models_app.engines.base import EngineAddress
+from models_app.engines.client import EngineUnavailable, HostClient, ModelLoadFailed
+from models_app.engines.loading_rules import LoadingRules
+from models_app.models import LanguageModel
+
+logger = logging.getLogger(__name__)
+
+_HOST_PATIENCE_SECONDS = 1.0
+
+UNLOADED = "unloaded"
+UNAVAILABLE = "unavailable"
+STATES = (UNLOADED, "waiting", "loading", "ready", UNAVAILABLE)
+"""What a model can be: the middle three are the engine host's words; the last when there is no host to ask."""
+
+
+def host() -> HostClient:
+    """Return the engine host of this service."""
+    return HostClient(settings.LMSP.run_dir)
+
+
+def rules() -> LoadingRules:
+    """Return the rules that are in force."""
+    config = ServiceConfig.current()
+    return LoadingRules(float(config.keep_alive), config.max_loaded, config.engine_memory_mb << 20)
+
+
+def load(
+    model: LanguageModel,
+    *,
+    while_loading: Callable[[float | None], None] = lambda _progress: None,
+    while_waiting: Callable[[str], None] = lambda _reason: None,
+) -> EngineAddress:
+    """Load `model`, even if it has crashed before.
+
+    Raises:
+        EngineUnavailable: the service does not run.
+        ModelLoadFailed: it cannot be loaded.
+    """
+    spec = catalog.engine_spec(model)
+    return host().ensure_loaded(spec, while_waiting=while_loading, on_wait=while_waiting, rules=rules(), insist=True)
+
+
+def begin(model: LanguageModel) -> None:
+    """Have `model` loaded without waiting for it.
+
+    Raises:
+        EngineUnavailable: the service does not run.
+        ModelLoadFailed: it was refused at once.
+    """
+    host().begin_loading(catalog.engine_spec(model), rules(), insist=True)
+
+
+def unload(model: LanguageModel) -> bool:
+    """End the engine of `model`, with whatever it generates; return whether there was one.
+
+    Raises:
+        EngineUnavailable: the service does not run.
+    """
+    return host().unload(catalog.engine_spec(model).key)
+
+
+def states() -> dict[str, dict[str, Any]] | None:
+    """Return what the engine host knows of each model that it has, by key; ``None`` where there is no host."""
+    try:
+        return {model["key"]: model for model in host().list()}
+    except EngineUnavailable:
+        return None
+
+
+def state_of(model: LanguageModel, known: dict[str, dict[str, Any]] | None) -> tuple[str, int | None]:
+    """Return the state of `model`, and the bytes of memory that its engine occupies where it has one."""
+    if known is None:
+        return UNAVAILABLE, None
+    found = known.get(catalog.engine_spec(model).key)
+    if found is None:
+        return UNLOADED, None
+    try:
+        return str(found["state"]), memory.resident_bytes(found["pid"]) if "pid" in found else None
+    except OSError:
+        return UNLOADED, None  # It has ended since.
+
+
+class Attendant:
+    """Keeps the engine host to the rules, also one that was started anew, and has it load what is to be preloaded."""
+
+    def __init__(self) -> None:
+        self._preloaded_by = 0
+
+    def tend(self) -> None:
+        """Tell the host the rules as they are now; one that is not there is told the next time."""
+        config, now = ServiceConfig.current(), rules()
+        try:
+            pid = host().govern(now, _HOST_PATIENCE_SECONDS)
+            if pid != self._preloaded_by:
+                self._preloaded_by = pid
+                for model_id in config.preload.split():
+                    self._preload(model_id, now)
+        except EngineUnavailable:
+            return
+
+    def _preload(self, model_id: str, now: LoadingRules) -> None:
+        try:
+            host().begin_loading(catalog.engine_spec(catalog.find(model_id)), now)
+        except (NotFound, ModelLoadFailed) as error:
+            logger.warning("not preloaded", extra={"model": model_id, "reason": str(error)})
