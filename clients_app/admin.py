@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.views.decorators.cache import never_cache
 
-from clients_app import managing, scopes
+from clients_app import limits, managing, scopes
 from clients_app.models import CannotRotate, Client, ClientQuerySet
 from clients_app.pairing.admin import PairingAdmin
 from lmsp_site.admin import AuditedAdmin
@@ -34,7 +34,7 @@ class ClientForm(forms.ModelForm):
 
     class Meta:
         model = Client
-        fields = ("name", "scopes", "expires_at")
+        fields = ("name", "scopes", "expires_at", *limits.NAMES)
 
 
 @admin.register(Client)

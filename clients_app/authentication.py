@@ -7,8 +7,9 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from clients_app import scopes, tokens, usage
+from clients_app import request_rate, scopes, tokens, usage
 from clients_app.models import Client
+from lmsp_site import response_headers
 from lmsp_site.errors import Forbidden, ProtocolError, Unauthenticated
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def authenticate(authorization: str | None) -> Client:
     Raises:
         Unauthenticated: no header, another scheme, or a token that is unknown, replaced, expired or revoked; which of
             these is not told.
+        TooManyRequests: it makes more calls than it may; this one does not count.
     """
     scheme, _, token = (authorization or "").partition(" ")
     token = token.strip()
@@ -33,9 +35,10 @@ def authenticate(authorization: str | None) -> Client:
     token_hash = tokens.digest(token)
     client = Client.objects.admitted([token_hash]).get(token_hash) if tokens.well_formed(token) else None
     if client is None:
-        raise _unknown_token()
+        raise unknown_token()
     client.presented_hash = token_hash
     usage.note(client)
+    client.quota_headers = request_rate.take(client)
     return client
 
 
@@ -55,7 +58,7 @@ def refusal(client: Client | None, method: str, path: str) -> ProtocolError | No
     This is asked at the start of each call, and again and again of those that stay open.
     """
     if client is None:
-        return _unknown_token()
+        return unknown_token()
     call = scopes.call(method, path)
     if call is None:
         return Forbidden("This call is not open to clients.", code="forbidden")
@@ -64,7 +67,8 @@ def refusal(client: Client | None, method: str, path: str) -> ProtocolError | No
     return None
 
 
-def _unknown_token() -> Unauthenticated:
+def unknown_token() -> Unauthenticated:
+    """Return what every token is answered that is not good, whatever the reason."""
     return Unauthenticated("This token is not known here.")
 
 
@@ -99,7 +103,10 @@ class BearerToken(BaseAuthentication):
 
     def authenticate(self, request: Request) -> tuple[None, Client]:
         """Check the credential of `request`."""
-        return None, authenticate(request.META.get("HTTP_AUTHORIZATION"))
+        client = authenticate(request.META.get("HTTP_AUTHORIZATION"))
+        # A request that comes from no server, in a test, has none.
+        response_headers.add(getattr(request._request, "scope", {}), client.quota_headers)
+        return None, client
 
 
 class HasScope(BasePermission):

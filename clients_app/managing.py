@@ -1,5 +1,6 @@
 """What people do about clients, each written into the audit log in the transaction that does it."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -36,3 +37,15 @@ def revoke(client: Client, actor: Actor) -> bool:
         if revoked:
             audit_log.record(actor, Action.REVOKED, client)
     return revoked
+
+
+def limit(client: Client, own: Mapping[str, int | None], actor: Actor) -> None:
+    """Give a client limits of its own, by the names of ``limits.NAMES``; ``None`` for those of all clients."""
+    changes = {name: {"from": getattr(client, name), "to": value} for name, value in own.items()}
+    changes = {name: change for name, change in changes.items() if change["from"] != change["to"]}
+    if not changes:
+        return
+    with transaction.atomic():
+        Client.objects.filter(pk=client.pk).update(**own)
+        audit_log.record(actor, Action.CHANGED, client, changes=changes)
+    client.refresh_from_db()

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
+from django.core.validators import MaxValueValidator
 from django.db import connection, models
 from django.db.models import F, Q
 from django.utils import timezone
@@ -10,6 +11,7 @@ from django.utils import timezone
 from clients_app import scopes, tokens
 from clients_app.pairing.models import GuessCount, Pairing
 from lmsp_site.ids import new_id
+from lmsp_site.models import MOST_REQUESTS_PER_MINUTE
 
 __all__ = ["Client", "GuessCount", "Pairing"]
 
@@ -75,15 +77,51 @@ class Client(models.Model):
         null=True, blank=True, editable=False, help_text="When a call last came with its token, to the minute."
     )
     revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
+    served = models.BigIntegerField(
+        null=True, blank=True, editable=False, help_text="When it was its turn, counted in turns of all clients."
+    )
+    # What it may have, instead of what `service_config` says for all.
+    max_running = models.PositiveIntegerField(
+        null=True, blank=True, verbose_name="running tasks", help_text="At once; empty: as all clients, 0: no limit."
+    )
+    max_queued = models.PositiveIntegerField(
+        null=True, blank=True, verbose_name="queued tasks", help_text="Empty: as all clients, 0: no limit."
+    )
+    max_requests_per_minute = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        verbose_name="requests per minute",
+        help_text="Empty: as all clients, 0: no limit.",
+        validators=[MaxValueValidator(MOST_REQUESTS_PER_MINUTE)],
+    )
+    max_tokens_per_day = models.PositiveBigIntegerField(
+        null=True,
+        blank=True,
+        verbose_name="tokens per day",
+        help_text="Of prompts and outputs, from midnight to midnight in UTC; empty: as all clients, 0: no limit.",
+    )
+    max_stored_bytes = models.PositiveBigIntegerField(
+        null=True,
+        blank=True,
+        verbose_name="stored bytes",
+        help_text="Of the inputs and responses of its tasks; empty: as all clients, 0: no limit.",
+    )
 
     objects = ClientQuerySet.as_manager()
 
     presented_hash = ""
     """Of the token that this very call came with; not stored."""
 
+    quota_headers: dict[str, str] = {}
+    """What the answer to this very call tells of the requests that are left; not stored."""
+
     class Meta:
         db_table = "clients"
         ordering = ["-created_at"]
+        indexes = [
+            models.Index(fields=["served", "id"], name="clients_by_turn"),
+            models.Index(fields=["max_running"], condition=Q(max_running__gt=0), name="clients_with_running_limit"),
+        ]
 
     def __str__(self) -> str:
         return self.name

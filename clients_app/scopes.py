@@ -74,6 +74,11 @@ CALLS = (
     Call("POST", "/v1/responses/{response_id}/cancel", RESPONSES_WRITE),
     Call("GET", "/v1/responses/{response_id}/input_items", RESPONSES_WRITE),
     Call("POST", "/v1/chat/completions", RESPONSES_WRITE),
+    # What is the client's own, and can be done to nobody else.
+    Call("GET", "/v1/clients/me", None),
+    Call("DELETE", "/v1/clients/me", None),
+    Call("POST", "/v1/clients/me/rotate", None),
+    Call("GET", "/v1/clients/me/usage", None),
 )
 
 

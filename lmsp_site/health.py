@@ -45,6 +45,7 @@ class Discovery(_Open):
                     "responses": "/v1/responses",
                     "chat_completions": "/v1/chat/completions",
                     "models": "/v1/models",
+                    "own_client": "/v1/clients/me",
                     "pairing": "/v1/pairing",
                     "pairing_token": "/v1/pairing/token",
                     "pairing_page": "/pair",

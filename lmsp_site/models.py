@@ -12,6 +12,9 @@ from lmsp_site.audit_log import AuditEntry
 
 __all__ = ["AuditEntry", "RestartPolicy", "ServiceConfig"]
 
+# The moment of each is kept for a minute.
+MOST_REQUESTS_PER_MINUTE = 100_000
+
 
 class RestartPolicy(models.TextChoices):
     """What becomes of a task that a restart finds unfinished."""
@@ -64,6 +67,38 @@ class ServiceConfig(models.Model):
         blank=True,
         default="",
         help_text="Ids of models that are loaded when the service starts, one a line.",
+    )
+    # Of each client, unless it has a limit of its own.
+    max_running = models.PositiveIntegerField(
+        default=0,
+        db_default=0,
+        verbose_name="running tasks per client",
+        help_text="How many tasks of a client run at once; its others wait and hold up nobody. 0: no limit.",
+    )
+    max_queued = models.PositiveIntegerField(
+        default=0,
+        db_default=0,
+        verbose_name="queued tasks per client",
+        help_text="How many tasks of a client wait; more are refused. 0: no limit.",
+    )
+    max_requests_per_minute = models.PositiveIntegerField(
+        default=0,
+        db_default=0,
+        verbose_name="requests per minute and client",
+        help_text="Calls of any kind, in any 60 seconds; more are refused. 0: no limit.",
+        validators=[MaxValueValidator(MOST_REQUESTS_PER_MINUTE)],
+    )
+    max_tokens_per_day = models.PositiveBigIntegerField(
+        default=0,
+        db_default=0,
+        verbose_name="tokens per day and client",
+        help_text="Of prompts and outputs together, from midnight to midnight in UTC. 0: no limit.",
+    )
+    max_stored_bytes = models.PositiveBigIntegerField(
+        default=0,
+        db_default=0,
+        verbose_name="stored bytes per client",
+        help_text="Of the inputs and responses of its tasks; beyond it no new task is taken. 0: no limit.",
     )
 
     class Meta:

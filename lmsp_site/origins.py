@@ -14,7 +14,10 @@ from lmsp_site.errors import Forbidden
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _METHODS = b"GET, HEAD, POST, DELETE"
 # What a page may read of an answer's headers, beside those that it may anyway.
-_EXPOSED = b"Idempotent-Replayed, Location, Retry-After, WWW-Authenticate, X-Should-Retry"
+_EXPOSED = (
+    b"Idempotent-Replayed, Location, Retry-After, WWW-Authenticate, X-Should-Retry, "
+    b"RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset"
+)
 _PREFLIGHT_SECONDS = b"600"
 _CLOSED = ("/admin", "/static/")
 

@@ -1,5 +1,7 @@
 """Headers by which browsers keep answers to themselves: on every answer, whoever made it, streams and refusals too."""
 
+from collections.abc import Mapping
+
 from lmsp_site.asgi_http import App, Message, Receive, Scope, Send
 
 Headers = list[tuple[bytes, bytes]]
@@ -20,6 +22,13 @@ _ALWAYS: Headers = [
     (b"cache-control", b"no-store"),
 ]
 _NOT_MODIFIED = 304
+_ADDED = "lmsp.response_headers"
+
+
+def add(scope: Scope, headers: Mapping[str, str]) -> None:
+    """Have a call's answer carry more headers, whoever makes it."""
+    if headers:
+        scope.setdefault(_ADDED, []).extend((name.lower().encode(), value.encode()) for name, value in headers.items())
 
 
 class ResponseHeaders:
@@ -36,7 +45,7 @@ class ResponseHeaders:
 
         async def completing(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = complete(message.get("headers", []), message["status"])
+                headers = complete([*message.get("headers", []), *scope.get(_ADDED, ())], message["status"])
                 if scope.get("scheme") == "https":
                     headers = [_secure(name, value) for name, value in headers]
                 message = {**message, "headers": headers}

@@ -5,7 +5,10 @@ no hand-written query can. A migration that rebuilds ``tasks`` or ``task_events`
 another table's trigger names the table: such a migration begins with ``drop`` and ends with ``install``.
 """
 
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+
 from lmsp_site.triggers import Triggers
+from tasks_app import stored_sizes
 
 _GUARDS = Triggers(
     {
@@ -28,6 +31,16 @@ _GUARDS = Triggers(
 )
 
 NAMES = _GUARDS.names
-install = _GUARDS.install
-drop = _GUARDS.drop
 missing = _GUARDS.missing
+
+
+def install(apps: object, editor: BaseDatabaseSchemaEditor) -> None:
+    """Create what is missing of these triggers, and of those that add up; a migration operation."""
+    _GUARDS.install(apps, editor)
+    stored_sizes.install(apps, editor)
+
+
+def drop(apps: object, editor: BaseDatabaseSchemaEditor) -> None:
+    """Remove every trigger of the tables; a migration operation, to be followed by ``install``."""
+    stored_sizes.drop(apps, editor)
+    _GUARDS.drop(apps, editor)

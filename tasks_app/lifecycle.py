@@ -13,7 +13,7 @@ from django.db import connection, transaction
 
 from lmsp_site import rows
 from lmsp_site.models import ServiceConfig
-from tasks_app import event_log, responses, snapshot, statistics, wakeup
+from tasks_app import claim_order, event_log, responses, snapshot, statistics, wakeup
 from tasks_app.event_log import Event
 from tasks_app.models import Priority, Response, Task
 from tasks_app.output import Output
@@ -80,7 +80,7 @@ def birth(task: Task, response: Response) -> None:
 
 
 def claim(candidate: Task, owner: str, job_id: str, *, loaded: bool, exact: bool = False) -> Run | None:
-    """Take `candidate` for `owner`; ``None`` when another was faster or its attempts are used up.
+    """Take `candidate` for `owner`; ``None`` when another was faster, or its attempts or its client's limit are used.
 
     Args:
         candidate: a claimable task as it was read.
@@ -98,6 +98,8 @@ def claim(candidate: Task, owner: str, job_id: str, *, loaded: bool, exact: bool
         if limit and claims >= limit:
             return _failed(record, "too_many_attempts", f"The task was started {claims} times without any progress.")
         resumed = record.status == Status.RUNNING
+        if not resumed and claim_order.is_held_back(candidate.client_id):
+            return None
         new = Status.RUNNING if resumed or loaded else Status.LOADING
         attempt = record.attempt + 1
         columns = entered(
@@ -112,9 +114,11 @@ def claim(candidate: Task, owner: str, job_id: str, *, loaded: bool, exact: bool
         resume = {"resumed": True, "exact": exact} if resumed else {}
         return Change(record, columns, _EVENT_OF[new], {"attempt": attempt, **resume})
 
-    for change in apply([candidate.id], decide):
-        if change.status not in FINISHED:
-            return Run(candidate.id, change.columns["attempt"], owner)
+    with transaction.atomic():
+        for change in apply([candidate.id], decide):
+            if change.status not in FINISHED:
+                claim_order.note_served(candidate.client_id)
+                return Run(candidate.id, change.columns["attempt"], owner)
     return None
 
 

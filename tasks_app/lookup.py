@@ -2,18 +2,11 @@
 
 from collections.abc import Collection
 
-from django.db import connection
-
 from clients_app.models import Client
 from lmsp_site.errors import NotFound
+from tasks_app import claim_order
 from tasks_app.models import Task
 from tasks_app.states import Status
-
-# In SQL, since every task that is accepted asks it.
-_BEFORE = (
-    f"SELECT count(*) FROM tasks WHERE status = '{Status.QUEUED}' AND finished_at IS NULL"  # noqa: S608
-    " AND (priority < %s OR (priority = %s AND id < %s))"
-)
 
 
 def task(client: Client, task_id: str) -> Task:
@@ -45,11 +38,9 @@ def task_of_response(client: Client, response_id: str) -> Task:
     return found
 
 
-def position(waiting: Task) -> int | None:
-    """Return the place of `waiting` in the queue, from 1; ``None`` when it does not wait."""
-    if waiting.status != Status.QUEUED:
-        return None
-    with connection.cursor() as cursor:
-        cursor.execute(_BEFORE, (waiting.priority, waiting.priority, waiting.id))
-        before: int = cursor.fetchone()[0]
-    return before + 1
+def position(waiting: Task, most: int | None = None) -> int | None:
+    """Return the place of `waiting` in the queue, from 1; ``None`` when it does not wait, or is behind `most` others.
+
+    See ``claim_order.position``.
+    """
+    return claim_order.position(waiting, most) if waiting.status == Status.QUEUED else None

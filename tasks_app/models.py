@@ -1,6 +1,6 @@
-"""TABLES tasks, task_events, responses and idempotency_keys, a task's snapshot, and statistics."""
+"""TABLES tasks, task_events, responses and idempotency_keys, a task's snapshot, statistics and usage."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.core.validators import MinValueValidator
 from django.db import models
@@ -11,6 +11,7 @@ from django.utils import timezone
 from clients_app.models import Client
 from lmsp_site.ids import new_id
 from lmsp_site.models import RestartPolicy
+from tasks_app import claim_order
 from tasks_app.states import CLAIMED, FINISHED, UNFINISHED, Status
 
 _STATUS_CHOICES = [(status.value, status.value) for status in Status]
@@ -29,14 +30,10 @@ class Priority(models.IntegerChoices):
     BATCH = 2
 
 
-# No task is ever to wait for longer: one that seems to was made before the clock was set back.
-_LONGEST_DELAY = timedelta(minutes=10)
-
-
 def _due() -> Q:
     now = timezone.now()
     in_time = Q(expires_at=None) | Q(expires_at__gt=now)
-    due = Q(claimable_at=None) | Q(claimable_at__lte=now) | Q(claimable_at__gt=now + _LONGEST_DELAY)
+    due = Q(claimable_at=None) | Q(claimable_at__lte=now) | Q(claimable_at__gt=now + claim_order.LONGEST_DELAY)
     return due & in_time
 
 
@@ -48,7 +45,7 @@ class TaskQuerySet(models.QuerySet["Task"]):
         return self.filter(status__in=UNFINISHED, finished_at=None)
 
     def waiting(self) -> "TaskQuerySet":
-        """Queued tasks that are due, in the order in which they are claimed."""
+        """Queued tasks that are due; in which order they are claimed is ``claim_order``'s."""
         return self.filter(status=Status.QUEUED, finished_at=None).filter(_due()).order_by("priority", "id")
 
     def to_resume(self) -> "TaskQuerySet":
@@ -58,18 +55,25 @@ class TaskQuerySet(models.QuerySet["Task"]):
         )
 
     def next_claimable(self) -> "Task | None":
-        """The task that a free worker should take; two walks along an index, however long the queue."""
-        return self.to_resume().first() or self.waiting().first()
+        """The task that a free worker should take; a few walks along indexes, however long the queue.
+
+        What was begun is gone on with first, whatever its client may run.
+        """
+        if begun := self.to_resume().first():
+            return begun
+        waiting = claim_order.next_id()
+        return self.filter(pk=waiting).first() if waiting else None
 
     def count_claimable(self, most: int) -> int:
         """How many tasks free workers would find, counted up to `most`."""
         found = self.to_resume()[:most].count()
-        return found if found == most else found + self.waiting()[: most - found].count()
+        return found if found == most else found + claim_order.count(most - found)
 
     def has_waited_since(self, moment: datetime) -> bool:
         """Tell whether something to claim was accepted, and due, by then already."""
         due_by_then = (Q(claimable_at=None) | Q(claimable_at__lte=moment)) & Q(created_at__lte=moment)
-        return any(tasks.filter(due_by_then).exists() for tasks in (self.to_resume(), self.waiting()))
+        waiting = self.waiting().exclude(client__in=claim_order.held_back())
+        return any(tasks.filter(due_by_then).exists() for tasks in (self.to_resume(), waiting))
 
     def expired(self) -> "TaskQuerySet":
         """Unfinished tasks whose deadline has passed."""
@@ -131,6 +135,9 @@ class Task(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
     purged_at = models.DateTimeField(null=True, blank=True, help_text="Hidden since then, and being removed.")
+    stored_bytes = models.BigIntegerField(
+        null=True, blank=True, help_text="Of its input and response; empty where it is older than this count."
+    )
 
     objects = TaskQuerySet.as_manager()
 
@@ -144,6 +151,11 @@ class Task(models.Model):
                 fields=["status", "priority", "id"],
                 condition=Q(finished_at__isnull=True),
                 name="unfinished_by_claim_order",
+            ),
+            models.Index(
+                fields=["client", "priority", "id"],
+                condition=Q(status=Status.QUEUED.value, finished_at__isnull=True),
+                name="waiting_tasks_of_client",
             ),
             models.Index(fields=["finished_at"], condition=Q(finished_at__isnull=False), name="finished_tasks"),
             models.Index(
@@ -296,3 +308,42 @@ class Statistic(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} {self.labels}"
+
+
+class Usage(models.Model):
+    """What one client has had of one model on one day. ``usage`` alone writes it; it outlives client and tasks."""
+
+    client_id = models.CharField(max_length=40)
+    day = models.DateField(help_text="In UTC, when the task has ended.")
+    model = models.CharField(max_length=200)
+    tasks = models.PositiveBigIntegerField(default=0, db_default=0, help_text="That have ended.")
+    input_tokens = models.PositiveBigIntegerField(default=0, db_default=0)
+    output_tokens = models.PositiveBigIntegerField(default=0, db_default=0)
+    run_ms = models.PositiveBigIntegerField(
+        default=0, db_default=0, help_text="Milliseconds from the first claim of each task to its end."
+    )
+
+    class Meta:
+        db_table = "usage"
+        ordering = ["-day", "client_id", "model"]
+        verbose_name_plural = "usage"
+        constraints = [
+            models.UniqueConstraint(fields=["client_id", "day", "model"], name="one_sum_per_client_day_and_model")
+        ]
+        indexes = [models.Index(fields=["day"], name="usage_by_day")]
+
+    def __str__(self) -> str:
+        return f"{self.client_id} {self.day} {self.model}"
+
+
+class ClientStorage(models.Model):
+    """How many bytes are stored for a client. The triggers of ``stored_sizes`` alone write it."""
+
+    client_id = models.CharField(primary_key=True, max_length=40)
+    bytes = models.BigIntegerField(default=0, db_default=0)
+
+    class Meta:
+        db_table = "client_storage"
+
+    def __str__(self) -> str:
+        return f"{self.client_id}: {self.bytes} bytes"

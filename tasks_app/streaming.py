@@ -15,6 +15,7 @@ from django.conf import settings
 
 from clients_app import authentication
 from clients_app.models import Client
+from lmsp_site import response_headers
 from lmsp_site.asgi_http import (
     App,
     CallerGone,
@@ -88,6 +89,7 @@ def app(handler: Callable[[Scope, Receive, Send], Awaitable[None]]) -> App:
 
 def _authorize(scope: Scope) -> Client:
     client = authentication.authenticate(header(scope, b"authorization"))
+    response_headers.add(scope, client.quota_headers)
     authentication.require(client, scope["method"], scope["path"])
     return client
 

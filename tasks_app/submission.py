@@ -15,7 +15,7 @@ from lmsp_site.errors import InsufficientStorage, InvalidRequest, Unavailable
 from lmsp_site.ids import moment_of, new_suffix
 from lmsp_site.models import RestartPolicy, ServiceConfig
 from models_app import catalog
-from tasks_app import conversation, idempotency, inputs, lifecycle, queue, responses, snapshot
+from tasks_app import conversation, idempotency, inputs, lifecycle, queue, quotas, responses, snapshot
 from tasks_app.items import Item
 from tasks_app.models import IdempotencyKey, Response, Task
 
@@ -58,13 +58,15 @@ def submit(
 
     Raises:
         ProtocolError: unknown model, a conversation that cannot be gone on with, a prompt that does not fit, a
-            deadline that has passed, a reused key, no room, a service that is stopping. Nothing is stored.
+            deadline that has passed, a reused key, no room, a quota that is used up, a service that is stopping.
+            Nothing is stored.
     """
     if key and (earlier := idempotency.find(key)):
         # What was accepted once is answered whatever a new request would be refused for by now.
         return Accepted(earlier.task, earlier)
     _check_stop()
     _check_room()
+    quotas.check(client)
     expires_at = _deadline(fields)
     model = catalog.find(fields["model"])
     # Before the transaction: tokenizing a long prompt must not hold the write lock.
@@ -95,6 +97,7 @@ def submit(
     def write() -> Accepted:
         if key and (earlier := idempotency.find(key)):
             return Accepted(earlier.task, earlier)
+        quotas.check(client)
         lifecycle.birth(task, response)
         inputs.store(task, turn.items)
         snapshot.create(task, turn.prompt, request["seed"])

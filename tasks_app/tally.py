@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from tasks_app import statistics
+from tasks_app import statistics, usage
 from tasks_app.models import Priority
 from tasks_app.states import FINISHED, Status
 from tasks_app.statistics import Counts
+from tasks_app.usage import Used
 
 _PRIORITIES = {priority.value: priority.name.lower() for priority in Priority}
 
@@ -32,6 +33,10 @@ class _Record(Protocol):
     def output_tokens(self) -> int: ...
     @property
     def created_at(self) -> str: ...
+    @property
+    def started_at(self) -> str | None: ...
+    @property
+    def client_id(self) -> str: ...
 
 
 class Tally:
@@ -41,6 +46,8 @@ class Tally:
         self._alike: defaultdict[tuple[str, str, str, str | None, str, str | None, str | None], int] = defaultdict(int)
         self._output_tokens: defaultdict[str, int] = defaultdict(int)
         self._rest: Counts = {}
+        self.used: usage.Sums = {}
+        """What clients have had, to be added to the table of it."""
 
     def note(
         self,
@@ -64,6 +71,9 @@ class Tally:
         # Until then they are read from the task: what is counted and what is not make up all that was generated.
         if record.output_tokens and (status in FINISHED or "output_tokens" in columns):
             self._output_tokens[record.model] += record.output_tokens
+            usage.count(self.used, record.client_id, record.model, Used(output_tokens=record.output_tokens))
+        if status in FINISHED:
+            self._ended(record, columns)
         if "attempt" in columns:
             self._claimed(record, fields or {})
         if observed:
@@ -82,12 +92,24 @@ class Tally:
             statistics.count(counts, statistics.OUTPUT_TOKENS, model, by=tokens)
         return counts
 
+    def _ended(self, record: _Record, columns: Mapping[str, Any]) -> None:
+        # What was never claimed has cost no prompt and no time.
+        used = Used(tasks=1)
+        if record.started_at:
+            ran = _moment(columns["finished_at"]) - _moment(record.started_at)
+            used = Used(1, record.input_tokens, 0, round(1000 * ran.total_seconds()))
+        usage.count(self.used, record.client_id, record.model, used)
+
     def _claimed(self, record: _Record, fields: Mapping[str, Any]) -> None:
         if record.attempt == 0:
-            waited = datetime.now(UTC) - datetime.fromisoformat(f"{record.created_at}+00:00")
+            waited = datetime.now(UTC) - _moment(record.created_at)
             # The clock may have been set back.
             seconds = max(0.0, waited.total_seconds())
             statistics.observe(self._rest, statistics.TASK_WAIT, seconds, _PRIORITIES[record.priority])
             statistics.count(self._rest, statistics.INPUT_TOKENS, record.model, by=record.input_tokens)
         if record.status == Status.RUNNING:
             statistics.count(self._rest, statistics.RESUMES, "true" if fields.get("exact") else "false")
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(f"{text}+00:00")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import orjson
 from django.db import connection, transaction
 
-from tasks_app import event_log, idempotency, responses, snapshot, statistics, wakeup
+from tasks_app import event_log, idempotency, responses, snapshot, statistics, usage, wakeup
 from tasks_app.output import Output
 from tasks_app.responses import Subject
 from tasks_app.states import FINISHED, EventType, Status
@@ -48,6 +48,8 @@ class Record(NamedTuple):
     metadata: str
     input_tokens: int
     created_at: str
+    client_id: str
+    stored_bytes: int | None
     response_id: str | None
     request: str | None
     store: bool | None
@@ -105,6 +107,7 @@ class Plan(NamedTuple):
         results: response objects for idempotency keys, with the ids of the tasks that end.
         anew: ids of the tasks whose journals go.
         counts: what the statistics gain.
+        used: what is added to the usage of clients.
     """
 
     changes: list[Change]
@@ -113,6 +116,7 @@ class Plan(NamedTuple):
     results: list[tuple[str, str]]
     anew: list[str]
     counts: Counts
+    used: usage.Sums
 
 
 def apply(task_ids: Sequence[str], decide: Callable[[Record], Change | None]) -> list[Change]:
@@ -139,7 +143,7 @@ def plan(task_ids: Sequence[str], decide: Callable[[Record], Change | None]) -> 
     changes = [change for record in _read(task_ids) if (change := decide(record))]
     outputs = Output.of_each([change.record.id for change in changes if _has_output_in_log(change)])
     awaiting = idempotency.awaiting_results([change.record.id for change in changes if change.ends])
-    made = Plan(changes, defaultdict(list), [], [], [], {})
+    made = Plan(changes, defaultdict(list), [], [], [], {}, {})
     tally = Tally()
     now = moment(datetime.now(UTC))
     for change in changes:
@@ -154,6 +158,8 @@ def plan(task_ids: Sequence[str], decide: Callable[[Record], Change | None]) -> 
             text = event_log.encode(responses.build(subject, output))
             prefix = event_log.encode(fields)[:-1] + "," if fields else "{"
             made.events.append((record.id, number, event, f'{prefix}"response":{text}}}'))
+            if change.ends:
+                columns["stored_bytes"] = (record.stored_bytes or 0) + len(text.encode())
             if record.id in awaiting:
                 made.results.append((text, record.id))
             if event is EventType.QUEUED:
@@ -162,7 +168,7 @@ def plan(task_ids: Sequence[str], decide: Callable[[Record], Change | None]) -> 
             continue
         made.updates[tuple(columns)].append((*columns.values(), *_guards_of(record)))
         tally.note(record, columns, fields, cause, observed)
-    return made._replace(counts=tally.counts())
+    return made._replace(counts=tally.counts(), used=tally.used)
 
 
 def carry_out(plan: Plan) -> bool:
@@ -188,6 +194,7 @@ def _write(plan: Plan) -> bool:
     event_log.append_encoded(plan.events)
     snapshot.clear(plan.anew)
     statistics.add(plan.counts)
+    usage.add(plan.used)
     if plan.results:
         idempotency.store_results(plan.results)
     if plan.events:

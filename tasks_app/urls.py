@@ -1,10 +1,10 @@
-"""Addresses of tasks and responses."""
+"""Addresses of tasks and responses, and of a client's own record."""
 
 from channels.routing import URLRouter
 from django.urls import path, re_path
 
 from lmsp_site.asgi_http import App, Scope, header, query
-from tasks_app import chat_streaming, streaming, views
+from tasks_app import chat_streaming, own_client, streaming, views
 from tasks_app.consumers import NowhereConsumer, TaskEventsConsumer
 from tasks_app.events_socket import EventsConsumer
 from tasks_app.responses_socket import ResponsesConsumer
@@ -21,6 +21,9 @@ urlpatterns = [
     path("v1/responses/<str:response_id>", views.ResponseDetail.as_view(), name="response"),
     path("v1/responses/<str:response_id>/cancel", views.ResponseCancel.as_view(), name="response-cancel"),
     path("v1/responses/<str:response_id>/input_items", views.ResponseInputItems.as_view(), name="response-input-items"),
+    path("v1/clients/me", own_client.OwnClient.as_view(), name="own-client"),
+    path("v1/clients/me/rotate", own_client.OwnToken.as_view(), name="own-token"),
+    path("v1/clients/me/usage", own_client.OwnUsage.as_view(), name="own-usage"),
 ]
 
 websocket_urlpatterns = URLRouter(

@@ -9,6 +9,7 @@ from bench.findings import Finding
 from bench.measurements import (
     accepting,
     at_once,
+    authentication,
     backup,
     first_token,
     loading,
@@ -29,6 +30,7 @@ ALL: dict[str, Callable[[Subjects], list[Finding]]] = {
     "prefixes": prefixes.measure,
     "rivals": rivals.measure,
     "accepting": accepting.measure,
+    "authentication": authentication.measure,
     "recovery": recovery.measure,
     "backup": backup.measure,
     "purge": purge.measure,

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("lmsp_site", "0004_login_attempts")]
+    dependencies = [("lmsp_site", "0005_quotas")]
 
     operations = [
         migrations.AddField(

@@ -202,6 +202,51 @@ COMPONENTS: Schema = {
             "client_id": STRING,
         }
     ),
+    "RotatedToken": record(
+        {
+            "access_token": STRING,
+            "token_type": const("Bearer"),
+            "scope": STRING,
+            "client_id": STRING,
+            "previous_token_until": {**TIME, "description": "Until then the token before this one is good, too."},
+        }
+    ),
+    "Client": record(
+        {
+            "id": STRING,
+            "object": const("client"),
+            "name": STRING,
+            "scopes": listed(STRING),
+            "created_at": TIME,
+            "expires_at": _MAYBE_TIME,
+            "last_used_at": _MAYBE_TIME,
+            "previous_token_until": _MAYBE_TIME,
+            "quotas": {
+                **record(
+                    dict.fromkeys(
+                        ("running", "queued", "requests_per_minute", "tokens_per_day", "stored_bytes"),
+                        record({"limit": _MAYBE_INTEGER, "used": _MAYBE_INTEGER, "remaining": _MAYBE_INTEGER}),
+                    )
+                ),
+                "description": "Without a limit `limit` is null; requests are counted only where they have one.",
+            },
+        }
+    ),
+    "UsageList": _list_of(
+        record(
+            {
+                "object": const("usage"),
+                "day": {"type": "string", "format": "date"},
+                "model": _MAYBE_STRING,
+                "tasks": {**COUNT, "description": "That have ended."},
+                "input_tokens": COUNT,
+                "output_tokens": COUNT,
+                "total_tokens": COUNT,
+                "run_seconds": {**_NUMBER, "description": "From the first claim of each task to its end."},
+            }
+        ),
+        _MAYBE_STRING,
+    ),
     "Model": record(
         {
             "id": STRING,

@@ -19,7 +19,7 @@ from lmsp_site.openapi import parameters
 from lmsp_site.openapi.items import Schema, ref
 from lmsp_site.openapi.parameters import answered, cursor, header, query
 from models_app import views as models
-from tasks_app import chat_requests, serializers
+from tasks_app import chat_requests, own_client, serializers
 from tasks_app import views as tasks
 from tasks_app.metrics.view import Metrics
 from tasks_app.states import Status
@@ -27,8 +27,9 @@ from tasks_app.states import Status
 GET, POST, DELETE = HTTPMethod.GET, HTTPMethod.POST, HTTPMethod.DELETE
 _JSON, _EVENT_STREAM = "application/json", "text/event-stream"
 _TEXT: Schema = {"type": "string"}
+_DAY: Schema = {"type": "string", "format": "date"}
 _SERVICE, _PAIRING, _MODELS, _TASKS = "Service", "Pairing", "Models", "Tasks"
-_RESPONSES, _CHAT = "Responses", "Chat completions"
+_RESPONSES, _CHAT, _CLIENTS = "Responses", "Chat completions", "Clients"
 _LAST_EVENT_ID: Schema = {"type": "string", "pattern": "^[0-9]{1,15}$"}
 _FRAMES = "Server-sent events"
 # What a schema of this media type describes, the body, a frame or its data, is not agreed on: it is said in words.
@@ -421,6 +422,55 @@ _CALLS: dict[type[APIView], tuple[str, dict[HTTPMethod, _Call]]] = {
                 request=_body(serializers.CompactRequest, _SEALED_EXAMPLE),
                 answers={200: _json("CompactedConversation", "The messages of the user, and all of it, sealed.")},
                 errors=(404, 409),
+            )
+        },
+    ),
+    own_client.OwnClient: (
+        _CLIENTS,
+        {
+            GET: _Call(
+                "showOwnClient",
+                "Show what this token's client is, may do and has used",
+                answers={200: _json("Client", "The client.")},
+            ),
+            DELETE: _Call(
+                "revokeOwnClient",
+                "Revoke this token's client, for good",
+                "What it has open ends within 5 seconds, what it left unfinished is cancelled.",
+                answers={204: OpenApiResponse(None, "No token of its is good any more.")},
+                errors=(507,),
+            ),
+        },
+    ),
+    own_client.OwnToken: (
+        _CLIENTS,
+        {
+            POST: _Call(
+                "rotateOwnToken",
+                "Replace the token",
+                "The new one is good at once; the current one for `overlap_seconds` more, an older one no longer. A "
+                "caller that has lost the answer may ask again with the token that it has. There need be no body.",
+                request=_body(own_client.RotateRequest, {"overlap_seconds": 3600}),
+                answers={200: _json("RotatedToken", "The token, which is shown this once.")},
+                errors=(507,),
+            )
+        },
+    ),
+    own_client.OwnUsage: (
+        _CLIENTS,
+        {
+            GET: _Call(
+                "listOwnUsage",
+                "List what this token's client has had",
+                "By day, the newest first; days are those of UTC on which tasks have ended. Days without any are left "
+                "out.",
+                parameters=[
+                    query("from", _DAY, "The first day; 30 days in all where it is left out."),
+                    query("to", _DAY, "The last day; today where it is left out, and within 366 days of the first."),
+                    query("model", _TEXT, "Of one model alone."),
+                    query("group_by", {"enum": ["day", "model"]}, "`model`: an entry for each model.", default="day"),
+                ],
+                answers={200: _json("UsageList", "What it has had.")},
             )
         },
     ),

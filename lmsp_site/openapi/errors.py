@@ -8,6 +8,12 @@ _RETRY_AFTER: Schema = {"description": "Seconds until it is worth another try.",
 
 _SHOULD_RETRY: Schema = {"schema": {"type": "string"}}
 
+_QUOTA: Schema = {
+    "RateLimit-Limit": {"description": "How much there is in all, of a client's quota.", "schema": {"type": "string"}},
+    "RateLimit-Remaining": {"description": "What is left of it.", "schema": {"type": "string"}},
+    "RateLimit-Reset": {"description": "Seconds until there is more.", "schema": {"type": "string"}},
+}
+
 # By status: the component's name, what it means, the codes it comes with, further headers.
 _ERRORS: dict[int, tuple[str, str, tuple[str, ...], Schema]] = {
     400: (
@@ -57,9 +63,13 @@ _ERRORS: dict[int, tuple[str, str, tuple[str, ...], Schema]] = {
     ),
     429: (
         "TooManyRequests",
-        "So many programs wait for a person that no other can be added; nothing was stored.",
-        ("too_many_pairings",),
-        {"Retry-After": _RETRY_AFTER},
+        "The client has used a quota up, or so many programs wait for a person that no other can be added; nothing was "
+        "stored. `x-should-retry: false` where it takes longer than a minute.",
+        (
+            *("rate_limit_exceeded", "too_many_queued_tasks", "insufficient_quota", "storage_quota_exceeded"),
+            "too_many_pairings",
+        ),
+        {"Retry-After": _RETRY_AFTER, "x-should-retry": _SHOULD_RETRY, **_QUOTA},
     ),
     431: ("HeadersTooLarge", "The headers are too many, or too long.", ("headers_too_large",), {}),
     500: (
@@ -101,7 +111,7 @@ def of(path: str, method: str, operation: dict[str, Any]) -> set[int]:
     """
     statuses = {400, 431, 500}
     if operation.get("security"):
-        statuses |= {401, 403, 503}
+        statuses |= {401, 403, 429, 503}
     if "{" in path:
         statuses.add(404)
     if method == "post":

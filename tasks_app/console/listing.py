@@ -11,6 +11,7 @@ from django.core.management.color import Style
 
 from clients_app import lookup
 from clients_app.models import Client
+from tasks_app import lookup as own_lookup
 from tasks_app import serializers
 from tasks_app.console import colours, figures, tables
 from tasks_app.console.tables import Column
@@ -73,21 +74,19 @@ def _narrowed(wanted: Filter) -> TaskQuerySet:
     return tasks
 
 
-def positions() -> dict[str, int]:
-    """Return the places in the queue, from 1, of the first tasks that wait."""
-    first = Task.objects.filter(status=Status.QUEUED, finished_at=None).order_by("priority", "id")
-    return {task_id: place for place, task_id in enumerate(first.values_list("pk", flat=True)[:_FARTHEST], start=1)}
+def note(task: Task, place: int | None) -> str:
+    """Say what `task` waits for, what it is at, or why it ended as it did.
 
-
-def note(task: Task, places: dict[str, int]) -> str:
-    """Say what `task` waits for, what it is at, or why it ended as it did."""
+    Args:
+        task: any.
+        place: in the queue, where it is not too far back to be counted.
+    """
     if task.status in FINISHED:
         return task.error_code or (f"incomplete: {task.incomplete_reason}" if task.incomplete_reason else "")
     now = datetime.now(UTC)
     if task.claimable_at and task.claimable_at > now:
         return f"due in {figures.span(figures.since(now, task.claimable_at))}"
     if task.status == Status.QUEUED:
-        place = places.get(task.id)
         return f"position {place}" if place else f"behind {_FARTHEST} others"
     if task.owner is None:
         return "to be resumed" if task.status == Status.RUNNING else "left over"
@@ -106,10 +105,10 @@ def phase(progress: dict[str, Any] | None) -> str:
 
 def items(tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
     """Yield each task as the API shows it, with its client and the note."""
-    places = positions() if any(task.status == Status.QUEUED for task in tasks) else {}
     for task in tasks:
-        shown = serializers.task_object(task, places.get(task.id))
-        yield {**shown, "client": {"id": task.client.id, "name": task.client.name}, "note": note(task, places)}
+        place = own_lookup.position(task, _FARTHEST)
+        shown = serializers.task_object(task, place)
+        yield {**shown, "client": {"id": task.client.id, "name": task.client.name}, "note": note(task, place)}
 
 
 def lines(shown: Sequence[dict[str, Any]], style: Style, width: int) -> Iterator[str]:

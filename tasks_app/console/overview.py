@@ -118,7 +118,7 @@ def _running() -> Iterator[dict[str, Any]]:
             "output_tokens": task.output_tokens,
             "tokens_per_second": round(task.output_tokens / seconds, 1) if seconds else 0.0,
             "seconds": _rounded(seconds),
-            "note": listing.note(task, {}),
+            "note": listing.note(task, None),
         }
 
 

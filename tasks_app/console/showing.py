@@ -27,7 +27,7 @@ def details(task: Task) -> dict[str, Any]:
     return {
         **item,
         "client": {"id": task.client.id, "name": task.client.name},
-        "note": listing.note(task, {task.id: place} if place else {}),
+        "note": listing.note(task, place),
         "request": {**responses.of(task).request, "input": inputs.of(task.id)},
         "output_text": responses.output_text(responses.current(task)),
         "timeline": list(_timeline(task)),

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from clients_app import limits
 from tests.api.bodies import STORY
 from tests.service import REPOSITORY, Service, eventually
 
@@ -24,6 +25,7 @@ TABLES = {
     "tasks_app/idempotencykey": 1,
     "tasks_app/snapshot": 2,
     "tasks_app/journalentry": 1,
+    "tasks_app/usage": 1,
     "auth/user": 1,
 }
 
@@ -162,6 +164,7 @@ def test_an_edit_of_the_configuration_is_in_force_at_once(service: Service, admi
         "max_attempts": "5",
         "retention_days": "30",
         "idempotency_hours": "24",
+        **dict.fromkeys(limits.NAMES, "0"),
         "keep_alive": "3600",
         "max_loaded": "0",
         "engine_memory_mb": "0",

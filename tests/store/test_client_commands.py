@@ -10,6 +10,7 @@ import time_machine
 from django.core.management import CommandError, call_command
 
 from clients_app.models import Client
+from lmsp_site.audit_log import AuditEntry
 from tasks_app.models import Task
 from tasks_app.states import Status
 from tests.store.admitting import admitted
@@ -87,7 +88,7 @@ def test_a_client_that_is_not_there_or_not_the_only_one_is_named(database: Path)
     for _ in range(2):
         Client.pair("twin", [])
     for command in ("revoke_client", "rotate_token"):
-        with pytest.raises(CommandError, match=r"There is no client 'nobody'\. There are: twin, twin\."):
+        with pytest.raises(CommandError, match=r"There is no client 'nobody'\. There are: twin\."):
             run(command, "nobody")
         with pytest.raises(CommandError, match="Several clients are called 'twin': client_"):
             run(command, "twin")
@@ -126,3 +127,23 @@ def test_clients_are_listed_with_what_they_have_to_do(client: Client, monkeypatc
 def test_without_clients_the_list_says_so(database: Path) -> None:
     assert shown("list_clients") == "No client.\n"
     assert run("list_clients") == {"clients": []}
+
+
+def test_limits_are_given_and_taken_and_written_down(client: Client) -> None:
+    new_task(client)
+    answer = run("set_quotas", "tests", "--queued", "7", "--requests-per-minute", "0")
+    assert answer["client_id"] == client.pk
+    assert answer["quotas"]["queued"] == {"limit": 7, "used": 1, "remaining": 6}
+    assert answer["quotas"]["requests_per_minute"] == {"limit": None}
+    client.refresh_from_db()
+    assert (client.max_queued, client.max_requests_per_minute, client.max_running) == (7, 0, None)
+    assert run("set_quotas", client.pk) == answer
+    assert run("set_quotas", "tests", "--queued", "default")["quotas"]["queued"]["limit"] is None
+    entries = AuditEntry.objects.filter(subject_id=client.pk, action="changed").order_by("id")
+    assert [entry.detail["changes"]["max_queued"] for entry in entries] == [
+        {"from": None, "to": 7},
+        {"from": 7, "to": None},
+    ]
+    for option, value in (("--queued", "-1"), ("--running", "many"), ("--requests-per-minute", "100001")):
+        with pytest.raises(CommandError, match=f"{option} takes a number up to"):
+            run("set_quotas", "tests", f"{option}={value}")

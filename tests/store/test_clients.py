@@ -255,7 +255,7 @@ def test_more_than_a_sweep_may_cancel_are_all_cancelled_by_the_command(client: C
 def test_clients_of_an_earlier_version_are_kept(client: Client, database: Path) -> None:
     task = new_task(client)
     _migrate("0001_initial")
-    _migrate("0003_rotation_and_expiry")
+    _migrate("0004_turns_and_quotas")
     assert Client.objects.get() == client
     assert Client.objects.get().state == "active"
     assert Task.objects.get(pk=task.pk).client == client

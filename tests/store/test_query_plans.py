@@ -44,9 +44,9 @@ def plans() -> Iterator[list[tuple[str, str]]]:
     found: list[tuple[str, str]] = []
 
     def explain(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
-        if sql.startswith(("SELECT", "UPDATE", "DELETE", "WITH")):
-            query = sql.replace("%s", "?").replace("%%", "%")
-            values = list((params[0] if many else params) or ())
+        if sql.lstrip().startswith(("SELECT", "UPDATE", "DELETE", "WITH")):
+            query = re.sub(r"%\((\w+)\)s", r":\1", sql).replace("%s", "?").replace("%%", "%")
+            values = (params[0] if many else params) or ()
             found.extend((row[3], sql) for row in connection.connection.execute(f"EXPLAIN QUERY PLAN {query}", values))
         return execute(sql, params, many, context)
 
