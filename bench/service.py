@@ -74,12 +74,10 @@ class Service:
     def __exit__(self, *_: object) -> None:
         self._stop()
 
-    def respond(self, prompts: list[list[dict[str, str]]], tokens: int) -> list[Answer]:
+    def respond(self, prompts: list[list[dict[str, str]]], tokens: int, **fields: Any) -> list[Answer]:
         """Have all prompts answered at once, greedily and streamed, with up to `tokens` tokens each."""
-        bodies = [
-            {"model": MODEL, "input": prompt, "temperature": 0, "max_output_tokens": tokens, "stream": True}
-            for prompt in prompts
-        ]
+        common = {"model": MODEL, "temperature": 0, "max_output_tokens": tokens, "stream": True, **fields}
+        bodies = [{**common, "input": prompt} for prompt in prompts]
         try:
             return client.stream(self.address, "/v1/responses", self.token, bodies, Answer)
         except (client.CallError, OSError) as error:

@@ -18,6 +18,9 @@ logger = logging.getLogger(__name__)
 class Tokenizer(Protocol):
     """Text to token ids, as the model's own file defines it."""
 
+    size: int
+    """How many tokens there are; ids begin at 0."""
+
     @property
     def chat_template(self) -> str | None:
         """The model's Jinja template for messages, if its file has one."""

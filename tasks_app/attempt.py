@@ -36,6 +36,7 @@ from tasks_app import (
     snapshot,
     statistics,
     storage,
+    text_format,
 )
 from tasks_app.lifecycle import Fenced, Orphan, Run
 from tasks_app.models import Task
@@ -211,17 +212,23 @@ class Attempt:
                 top_p=request["top_p"],
                 presence_penalty=request["presence_penalty"],
                 frequency_penalty=request["frequency_penalty"],
+                repeat_penalty=request["repetition_penalty"],
+                top_k=request["top_k"],
+                min_p=request["min_p"],
+                logit_bias=[(int(token), bias) for token, bias in request["logit_bias"].items()],
                 seed=seed,
             ),
             max_tokens=request["max_output_tokens"],
             stop=request["stop"],
             resume=resume,
             checkpoint=checkpoints.of(self._task),
+            grammar=text_format.grammar_of(request["text"]["format"]),
+            top_logprobs=request["top_logprobs"],
         )
 
     def _append(self, new: Tokens) -> None:
         self._times.arrived(len(new.tokens))
-        events = self._output.write(new.text) if new.text else []
+        events = self._output.write(new.text, new.logprobs) if new.text or new.logprobs else []
         with self._times.commit():
             self._commit(new, lambda: lifecycle.append(self._run, self._position, new.tokens, new.rows, events))
 
@@ -231,7 +238,7 @@ class Attempt:
         self._times.arrived(len(last.tokens))
         self._times.ended()
         reason = "max_output_tokens" if last.reason == "length" else None
-        closing = self._output.write(last.text)
+        closing = self._output.write(last.text, last.logprobs)
         closing += self._output.close("incomplete" if reason else "completed")
         self._commit(
             last,

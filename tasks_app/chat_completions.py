@@ -38,7 +38,8 @@ def completion(response: dict[str, Any]) -> dict[str, Any]:
         "refusal": None,
         "annotations": [],
     }
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(response)}
+    logprobs = _said_of_tokens(responses.output_logprobs(response))
+    choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": _finish_reason(response)}
     metadata = {"metadata": response["metadata"]} if response["metadata"] else {}
     head = _head(response, "chat.completion")
     return {**head, "choices": [choice], "usage": _usage(response), **metadata, "lmsp": response["lmsp"]}
@@ -51,11 +52,13 @@ class Chunks:
         self._head: dict[str, Any] = {}
         self._with_usage = with_usage
         self._sent = 0
+        self._logprobs_sent = 0
 
     def of(self, entry: Entry) -> Iterator[dict[str, Any]]:
         """Yield what the next entry has to say: no chunk, some, or an error, which is the last."""
         if entry.type == EventType.OUTPUT_TEXT_DELTA:
-            yield self._text(entry.fields()["delta"])
+            fields = entry.fields()
+            yield self._text(fields["delta"], fields["logprobs"])
         elif entry.type == EventType.CREATED:
             yield self._open(entry.fields()["response"])
         elif entry.is_terminal:
@@ -65,16 +68,17 @@ class Chunks:
         self._head = _head(response, "chat.completion.chunk")
         return {**self._chunk({"role": "assistant", "content": "", "refusal": None}), "lmsp": response["lmsp"]}
 
-    def _text(self, text: str) -> dict[str, Any]:
+    def _text(self, text: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
         self._sent += len(text)
-        return self._chunk({"content": text})
+        self._logprobs_sent += len(logprobs)
+        return self._chunk({"content": text}, logprobs=_said_of_tokens(logprobs))
 
     def _end(self, response: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if not self._head:
             yield self._open(response)
         # Where the log is gone, the key has kept all of the text in the response.
         if rest := responses.output_text(response)[self._sent :]:
-            yield self._text(rest)
+            yield self._text(rest, responses.output_logprobs(response)[self._logprobs_sent :])
         if error := failure(response):
             yield error.body()
             return
@@ -82,8 +86,10 @@ class Chunks:
         if self._with_usage:
             yield {**self._head, "choices": [], "usage": _usage(response)}
 
-    def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+    def _chunk(
+        self, delta: dict[str, Any], finish_reason: str | None = None, *, logprobs: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
         usage = {"usage": None} if self._with_usage else {}
         return {**self._head, "choices": [choice], **usage}
 
@@ -97,6 +103,10 @@ def _head(response: dict[str, Any], kind: str) -> dict[str, Any]:
         "model": response["model"],
         "service_tier": response["service_tier"],
     }
+
+
+def _said_of_tokens(logprobs: list[dict[str, Any]]) -> dict[str, Any] | None:
+    return {"content": logprobs, "refusal": None} if logprobs else None
 
 
 def _finish_reason(response: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from lmsp_site.fields import Refused, StrictBoolean, StrictInteger
 from lmsp_site.models import RestartPolicy
 from tasks_app.input_items import MAX_ITEMS, read_item
 from tasks_app.items import Item
-from tasks_app.request_fields import ReasoningField, TextField
+from tasks_app.request_fields import ReasoningField, ResponseFormatField, TextField
 from tasks_app.serializers import ResponseRequest
 
 _ROLES = ("developer", "system", "user", "assistant", "tool")
@@ -145,13 +145,12 @@ class ChatRequest(ResponseRequest):
     messages = MessagesField()
     max_completion_tokens = StrictInteger(allow_null=True, min_value=1, max_value=_MOST_TOKENS, default=None)
     max_tokens = StrictInteger(allow_null=True, min_value=1, max_value=_MOST_TOKENS, default=None)
-    response_format = Member(TextField(), "format")
+    response_format = ResponseFormatField(allow_null=True, default=None)
     verbosity = Member(TextField(), "verbosity")
     reasoning_effort = Member(ReasoningField(), "effort")
     stream_options = StreamOptions(allow_null=True, default=None)
     n = Only(1, reason="This service gives one answer to a request; n must be 1.")
     modalities = Only(["text"], reason='This service answers in text only; modalities must be ["text"].')
-    logit_bias = Only({}, reason="This service does not bias tokens; leave logit_bias out.")
     functions = Only([], reason="This service cannot call functions yet; leave functions out.")
     function_call = Only("auto", "none", reason='This service cannot call functions yet; use "auto" or "none".')
     audio = Refused("This service answers in text only.")
@@ -165,6 +164,8 @@ class ChatRequest(ResponseRequest):
         """Call the fields as a response request does."""
         if attrs["stream"] and attrs["on_restart"] == RestartPolicy.RETRY:
             raise serializers.ValidationError({"on_restart": _TAKES_NOTHING_BACK})
+        if attrs["top_logprobs"] and not attrs["logprobs"]:
+            raise serializers.ValidationError({"top_logprobs": "Send logprobs: true with it."})
         most, older = attrs["max_completion_tokens"], attrs["max_tokens"]
         if most is not None and older not in (None, most):
             raise serializers.ValidationError({"max_tokens": "Send max_completion_tokens alone."})

@@ -91,8 +91,8 @@ def _earlier(client: Client, response_id: str) -> list[Item]:
 
 
 def _output(task: Task) -> list[Item]:
-    output: list[Item] = responses.current(task)["output"]
-    return output
+    """Return what a task has put out, without what was said of its tokens: each later turn would keep it again."""
+    return [items.without_logprobs(item) for item in responses.current(task)["output"]]
 
 
 def _require_finished(task: Task, param: str) -> None:

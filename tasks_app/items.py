@@ -23,11 +23,19 @@ def text_message(role: str, text: str) -> Item:
     return {"type": "message", "role": role, "status": "completed", "content": [text_part(role, text)]}
 
 
-def text_part(role: str, text: str) -> Item:
-    """Return a text as it stands in a message of `role`."""
+def text_part(role: str, text: str, logprobs: Sequence[dict[str, Any]] = ()) -> Item:
+    """Return a text as it stands in a message of `role`, with what is known of its tokens."""
     if role == "assistant":
-        return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+        return {"type": "output_text", "text": text, "annotations": [], "logprobs": [*logprobs]}
     return {"type": "input_text", "text": text}
+
+
+def without_logprobs(item: Item) -> Item:
+    """Return an item whose texts say nothing of their tokens."""
+    if item["type"] != "message" or not any(part.get("logprobs") for part in item["content"]):
+        return item
+    parts = [part | {"logprobs": []} if part.get("logprobs") else part for part in item["content"]]
+    return item | {"content": parts}
 
 
 def new_output_id(task_id: str) -> str:

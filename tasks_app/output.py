@@ -4,7 +4,7 @@ Whoever writes the log and whoever reads it back use the same object, so that a 
 log ends and the stored response is what a reader of the log has put together.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from tasks_app import event_log
@@ -22,6 +22,7 @@ class Output:
         self._task_id = task_id
         self.item_id: str | None = None
         self._parts: list[str] = []
+        self._logprobs: list[dict[str, Any]] = []
 
     @property
     def text(self) -> str:
@@ -46,26 +47,34 @@ class Output:
     def apply(self, entry: Entry) -> None:
         """Take in the next entry of a log."""
         if entry.type == EventType.OUTPUT_TEXT_DELTA:
-            self._parts.append(entry.fields()["delta"])
+            fields = entry.fields()
+            self._parts.append(fields["delta"])
+            self._logprobs += fields["logprobs"]
         elif entry.type == EventType.OUTPUT_ITEM_ADDED:
             self.item_id = entry.fields()["item"]["id"]
         elif entry.type == EventType.QUEUED:
             # A retry: readers drop what they had.
-            self.item_id, self._parts = None, []
+            self.item_id, self._parts, self._logprobs = None, [], []
 
-    def write(self, text: str) -> list[Event]:
-        """Add `text` and return the events that say so; the first opens the message and its part."""
+    def write(self, text: str, logprobs: Sequence[dict[str, Any]] = ()) -> list[Event]:
+        """Add `text` and return the events that say so; the first opens the message and its part.
+
+        A delta has the log probabilities of the tokens that came with it, and is empty where their text is held back:
+        a run that goes on from the log must not ask for them again.
+        """
         events = self._open()
-        if text:
+        if text or logprobs:
             self._parts.append(text)
-            events.append(Event(EventType.OUTPUT_TEXT_DELTA, {**self._part_address(), "delta": text, "logprobs": []}))
+            self._logprobs += logprobs
+            said = {**self._part_address(), "delta": text, "logprobs": [*logprobs]}
+            events.append(Event(EventType.OUTPUT_TEXT_DELTA, said))
         return events
 
     def close(self, status: str) -> list[Event]:
         """Return the events that end part and message; `status` is ``completed`` or ``incomplete``."""
         events = self._open()
         address = self._part_address()
-        events.append(Event(EventType.OUTPUT_TEXT_DONE, {**address, "text": self.text, "logprobs": []}))
+        events.append(Event(EventType.OUTPUT_TEXT_DONE, {**address, "text": self.text, "logprobs": [*self._logprobs]}))
         events.append(Event(EventType.CONTENT_PART_DONE, {**address, "part": self._part()}))
         item = self._item(status)
         events.append(Event(EventType.OUTPUT_ITEM_DONE, {"output_index": 0, "item": item}))
@@ -89,7 +98,7 @@ class Output:
         return {"item_id": self.item_id, "output_index": 0, "content_index": 0}
 
     def _part(self) -> dict[str, Any]:
-        return text_part("assistant", self.text)
+        return text_part("assistant", self.text, self._logprobs)
 
     def _item(self, status: str) -> Item:
         return {

@@ -1,10 +1,14 @@
 """Fields of a request that are more than one JSON value."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
 from rest_framework import serializers
 
+from tasks_app import text_format
+
+LOGPROBS = "message.output_text.logprobs"
 # What the official API knows. None but the last is about anything that a model of this service puts out.
 _INCLUDABLE = (
     "file_search_call.results",
@@ -14,11 +18,13 @@ _INCLUDABLE = (
     "computer_call_output.output.image_url",
     "code_interpreter_call.outputs",
     "reasoning.encrypted_content",
-    "message.output_text.logprobs",
+    LOGPROBS,
 )
 _VERBOSITIES = ("low", "medium", "high")
 _SUMMARIES = ("auto", "concise", "detailed")
 _MAX_STOPS, _MAX_STOP = 16, 500
+_MAX_BIASES, _STRONGEST_BIAS = 1024, 100
+_TOKEN_ID = re.compile(r"[0-9]{1,9}")
 _MAX_PAIRS, _MAX_KEY, _MAX_VALUE = 16, 64, 512
 
 
@@ -63,10 +69,10 @@ class MetadataField(_Json):
 
 
 class IncludeField(_Json):
-    """``include``: what the official API knows, but for what this service would have to leave out."""
+    """``include``: what the official API knows."""
 
     def to_internal_value(self, data: Any) -> list[str]:
-        """Refuse what is unknown, and log probabilities."""
+        """Refuse what is unknown."""
         if not isinstance(data, list) or len(data) > 2 * len(_INCLUDABLE):
             raise serializers.ValidationError("Must be a list of strings.")
         if found := first_refusal(data):
@@ -75,26 +81,25 @@ class IncludeField(_Json):
 
 
 def first_refusal(include: Iterable[Any]) -> str | None:
-    """Return why one of the values cannot be included; ``None`` where all of them can."""
+    """Return why one of the values is none that can be included; ``None`` where all of them are."""
     for value in include:
         if not isinstance(value, str) or value not in _INCLUDABLE:
             return f"Each must be one of {', '.join(_INCLUDABLE)}."
-        if value == "message.output_text.logprobs":
-            return f"{value}: this service does not return log probabilities."
     return None
 
 
 class TextField(_Json):
-    """``text``: plain text of the length that the model gives it."""
+    """``text``: its form, and the length that the model gives it."""
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
         """Return what the response echoes."""
         if not isinstance(data, dict):
             raise serializers.ValidationError("Must be an object.")
-        form, verbosity = data.get("format"), data.get("verbosity")
-        if form is not None and (not isinstance(form, dict) or form.get("type") != "text"):
-            raise serializers.ValidationError('This service answers in plain text; format must be {"type": "text"}.')
-        text: dict[str, Any] = {"format": {"type": "text"}}
+        verbosity = data.get("verbosity")
+        try:
+            text: dict[str, Any] = {"format": text_format.read(data.get("format"))}
+        except serializers.ValidationError as error:
+            raise _inside("format", error) from None
         if verbosity is None:
             return text
         if verbosity not in _VERBOSITIES:
@@ -102,6 +107,34 @@ class TextField(_Json):
         if verbosity != "medium":
             raise serializers.ValidationError('The model has no such setting; verbosity must be "medium".')
         return {**text, "verbosity": verbosity}
+
+
+class ResponseFormatField(_Json):
+    """``response_format`` of a chat completion; becomes ``text``."""
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        """Return what the response echoes."""
+        return {"format": text_format.read_chat(data)}
+
+
+class LogitBiasField(_Json):
+    """``logit_bias``: by token id, what is added to its logit."""
+
+    def to_internal_value(self, data: Any) -> dict[str, float]:
+        """Refuse what names no token or leaves the range; whether the model has the token is seen later."""
+        if not isinstance(data, dict) or len(data) > _MAX_BIASES:
+            raise serializers.ValidationError(f"Must be an object with up to {_MAX_BIASES} entries.")
+        for token, bias in data.items():
+            if not _TOKEN_ID.fullmatch(token):
+                raise serializers.ValidationError(f"{token[:24]!r} is not a token id: a string of digits.")
+            if isinstance(bias, bool) or not isinstance(bias, int | float) or not abs(bias) <= _STRONGEST_BIAS:
+                raise serializers.ValidationError(f"{token}: must be a number from -100 to 100.")
+        return {str(int(token)): float(bias) for token, bias in data.items()}
+
+
+def _inside(member: str, error: serializers.ValidationError) -> serializers.ValidationError:
+    """Return the error with its place in the whole field, where it has one."""
+    return serializers.ValidationError({member: error.detail}) if isinstance(error.detail, dict) else error
 
 
 class ReasoningField(_Json):

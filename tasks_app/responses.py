@@ -18,6 +18,11 @@ DEFAULTS: dict[str, Any] = {
     "top_p": 1.0,
     "presence_penalty": 0.0,
     "frequency_penalty": 0.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "logit_bias": {},
+    "top_logprobs": None,
     "stop": [],
     "seed": 0,
     "background": True,
@@ -120,7 +125,7 @@ def build(subject: Subject, output: Output | None = None) -> dict[str, Any]:
         "top_p": request["top_p"],
         "presence_penalty": request["presence_penalty"],
         "frequency_penalty": request["frequency_penalty"],
-        "top_logprobs": 0,
+        "top_logprobs": request["top_logprobs"] or 0,
         "temperature": request["temperature"],
         "reasoning": request["reasoning"],
         "usage": usage(subject) if status in FINISHED else None,
@@ -182,6 +187,18 @@ def output_text(response: dict[str, Any]) -> str:
         for part in item["content"]
         if part["type"] == "output_text"
     )
+
+
+def output_logprobs(response: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what is known of the tokens of a response's messages; nothing where nobody asked."""
+    return [
+        said
+        for item in response["output"]
+        if item["type"] == "message"
+        for part in item["content"]
+        if part["type"] == "output_text"
+        for said in part["logprobs"]
+    ]
 
 
 def unix(moment: datetime | None) -> int | None:

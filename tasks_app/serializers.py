@@ -14,7 +14,9 @@ from tasks_app import responses
 from tasks_app.input_items import MAX_TEXT, InputField
 from tasks_app.models import Priority, Task
 from tasks_app.request_fields import (
+    LOGPROBS,
     IncludeField,
+    LogitBiasField,
     MetadataField,
     ReasoningField,
     StopField,
@@ -29,7 +31,6 @@ _PRIORITIES = {priority.name.lower(): priority for priority in Priority}
 _PRIORITY_OF_TIER = {"flex": Priority.BATCH, "priority": Priority.INTERACTIVE, "fast": Priority.INTERACTIVE}
 _SERVICE_TIERS = ("auto", "default", "flex", "priority", "fast")
 _NO_TOOLS = "This service cannot call tools yet; leave tools out."
-_NO_LOGPROBS = "This service does not return log probabilities."
 
 
 class PromptRequest(serializers.Serializer[Any]):
@@ -80,6 +81,10 @@ class ResponseRequest(CountRequest):
     top_p = StrictNumber(allow_null=True, min_value=0, max_value=1, default=None)
     presence_penalty = StrictNumber(allow_null=True, min_value=-2, max_value=2, default=None)
     frequency_penalty = StrictNumber(allow_null=True, min_value=-2, max_value=2, default=None)
+    top_k = StrictInteger(allow_null=True, min_value=0, max_value=2**31 - 1, default=None)
+    min_p = StrictNumber(allow_null=True, min_value=0, max_value=1, default=None)
+    repetition_penalty = StrictNumber(allow_null=True, min_value=0.01, max_value=10, default=None)
+    logit_bias = LogitBiasField(allow_null=True, default=None)
     seed = StrictInteger(allow_null=True, min_value=0, default=None)
     stop = StopField(allow_null=True, default=None)
     metadata = MetadataField(allow_null=True, default=None)
@@ -102,16 +107,6 @@ class ResponseRequest(CountRequest):
     moderation = Refused("This service does not moderate.")
     background_options = Refused("This service has no completion windows; priority and expires_at are what it has.")
 
-    def validate_top_logprobs(self, value: int | None) -> None:
-        """Log probabilities are not recorded by this version."""
-        if value:
-            raise serializers.ValidationError(_NO_LOGPROBS)
-
-    def validate_logprobs(self, value: bool | None) -> None:
-        """Nor by their name in chat completions."""
-        if value:
-            raise serializers.ValidationError(_NO_LOGPROBS)
-
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Check what fields mean together."""
         if attrs["background"] and attrs["store"] is False:
@@ -119,6 +114,11 @@ class ResponseRequest(CountRequest):
         named, tier = attrs["priority"], attrs["service_tier"]
         attrs["priority"] = _PRIORITIES[named] if named else _PRIORITY_OF_TIER.get(tier, Priority.NORMAL)
         attrs["service_tier"] = "default" if tier == "auto" else tier
+        # What asks for log probabilities in this API, and what in the other one.
+        if not (attrs["top_logprobs"] or attrs["logprobs"] or LOGPROBS in (attrs["include"] or ())):
+            attrs["top_logprobs"] = None
+        elif attrs["top_logprobs"] is None:
+            attrs["top_logprobs"] = 0
         return super().validate(attrs)
 
 

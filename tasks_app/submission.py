@@ -14,7 +14,8 @@ from lmsp_site import group_commit, stopping
 from lmsp_site.errors import InsufficientStorage, InvalidRequest, Unavailable
 from lmsp_site.ids import moment_of, new_suffix
 from lmsp_site.models import RestartPolicy, ServiceConfig
-from models_app import catalog
+from models_app import catalog, tokenizers
+from models_app.models import LanguageModel
 from tasks_app import conversation, idempotency, inputs, lifecycle, queue, quotas, responses, snapshot
 from tasks_app.items import Item
 from tasks_app.models import IdempotencyKey, Response, Task
@@ -69,6 +70,7 @@ def submit(
     quotas.check(client)
     expires_at = _deadline(fields)
     model = catalog.find(fields["model"])
+    _require_tokens(model, fields["logit_bias"] or {})
     # Before the transaction: tokenizing a long prompt must not hold the write lock.
     turn = conversation.turn(model, fields, conversation.resolve(client, fields, said_before))
     suffix = new_suffix()
@@ -125,6 +127,16 @@ def _with_defaults(fields: dict[str, Any], *, background: bool) -> dict[str, Any
         **given,
         "background": background,
     }
+
+
+def _require_tokens(model: LanguageModel, biases: dict[str, float]) -> None:
+    """Refuse a bias for a token that the model does not have: it was meant for another model."""
+    if biases and (unknown := [token for token in biases if int(token) >= tokenizers.of(model).size]):
+        raise InvalidRequest(
+            f"logit_bias: {model.id} has no token {unknown[0]}; its ids end at {tokenizers.of(model).size - 1}.",
+            param="logit_bias",
+            code="invalid_value",
+        )
 
 
 def _deadline(fields: dict[str, Any]) -> datetime | None:

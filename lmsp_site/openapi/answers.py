@@ -6,6 +6,7 @@ from lmsp_site.models import RestartPolicy
 from lmsp_site.openapi.items import (
     COUNT,
     INTEGER,
+    LOGPROBS,
     STRING,
     Schema,
     const,
@@ -31,6 +32,18 @@ _POLICY = const(*RestartPolicy.values)
 LMSP = record({"task_id": STRING, "on_restart": _POLICY, "seed": INTEGER, "dropped_items": COUNT})
 _FAILURE = nullable(record({"code": STRING, "message": STRING}))
 _INCOMPLETE = nullable(record({"reason": STRING}))
+_FORMAT = either(
+    record({"type": const("text", "json_object")}),
+    record(
+        {
+            "type": const("json_schema"),
+            "name": STRING,
+            "description": _MAYBE_STRING,
+            "schema": _ANYTHING,
+            "strict": _BOOLEAN,
+        }
+    ),
+)
 
 
 def _list_of(entry: Schema, cursor: Schema) -> Schema:
@@ -71,8 +84,8 @@ _EVENTS: Schema = {
     "ContentPartEvent": _event(
         (EventType.CONTENT_PART_ADDED, EventType.CONTENT_PART_DONE), {**_PLACE, "part": ref("OutputText")}
     ),
-    "TextDeltaEvent": _event([EventType.OUTPUT_TEXT_DELTA], {**_PLACE, "delta": STRING, "logprobs": listed({})}),
-    "TextDoneEvent": _event([EventType.OUTPUT_TEXT_DONE], {**_PLACE, "text": STRING, "logprobs": listed({})}),
+    "TextDeltaEvent": _event([EventType.OUTPUT_TEXT_DELTA], {**_PLACE, "delta": STRING, "logprobs": LOGPROBS}),
+    "TextDoneEvent": _event([EventType.OUTPUT_TEXT_DONE], {**_PLACE, "text": STRING, "logprobs": LOGPROBS}),
 }
 
 COMPONENTS: Schema = {
@@ -151,7 +164,7 @@ COMPONENTS: Schema = {
             "tool_choice": STRING,
             "truncation": const("auto", "disabled"),
             "parallel_tool_calls": _BOOLEAN,
-            "text": record({"format": record({"type": const("text")}), "verbosity": const("medium")}, "verbosity"),
+            "text": record({"format": _FORMAT, "verbosity": const("medium")}, "verbosity"),
             "top_p": _NUMBER,
             "presence_penalty": _NUMBER,
             "frequency_penalty": _NUMBER,

@@ -6,6 +6,7 @@ from lmsp_site.openapi.items import (
     COUNT,
     FUNCTION,
     INPUT_PART,
+    LOGPROBS,
     REFUSAL,
     STRING,
     TEXT,
@@ -23,6 +24,7 @@ _NOTHING: Schema = {"type": "null"}
 _NO_NAME: Schema = {**_NOTHING, "description": "Refused: there is no place for names in what the model reads."}
 _REASON = {**const("stop", "length"), "description": "`length` where the response is `incomplete`."}
 _ROLE = const("assistant")
+_LOGPROBS = nullable(record({"content": LOGPROBS, "refusal": _NOTHING}))
 
 # `messages`.
 MESSAGES: Schema = {**listed(ref("ChatMessage"), 4096), "minItems": 1}
@@ -89,7 +91,7 @@ CHAT: Schema = {
         description="A response as the Chat Completions API shows it; `lmsp` is what this service adds.",
     ),
     "ChatChoice": record(
-        {"index": const(0), "message": ref("ChatAnswer"), "logprobs": _NOTHING, "finish_reason": _REASON}
+        {"index": const(0), "message": ref("ChatAnswer"), "logprobs": _LOGPROBS, "finish_reason": _REASON}
     ),
     "ChatAnswer": record(
         {
@@ -122,7 +124,7 @@ CHAT: Schema = {
         {
             "index": const(0),
             "delta": record({"role": _ROLE, "content": STRING, "refusal": _NOTHING}, *("role", "content", "refusal")),
-            "logprobs": _NOTHING,
+            "logprobs": _LOGPROBS,
             "finish_reason": nullable(_REASON),
         }
     ),

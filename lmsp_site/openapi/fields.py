@@ -6,7 +6,7 @@ from drf_spectacular.extensions import OpenApiSerializerFieldExtension
 from drf_spectacular.openapi import AutoSchema
 
 from lmsp_site.openapi.chat import MESSAGES
-from lmsp_site.openapi.items import INPUT, Schema
+from lmsp_site.openapi.items import INPUT, Schema, const, either, nullable, record
 from lmsp_site.strict_json import MAX_INTEGER
 
 
@@ -123,7 +123,7 @@ class Include(_Fixed):
     target_class = "tasks_app.request_fields.IncludeField"
     schema = {
         "type": "array",
-        "description": "Changes nothing: none of these is about anything that a model of this service puts out.",
+        "description": "The last one asks for log probabilities; the others are about nothing that a model puts out.",
         "maxItems": 16,
         "items": {
             "type": "string",
@@ -135,9 +135,20 @@ class Include(_Fixed):
                 "computer_call_output.output.image_url",
                 "code_interpreter_call.outputs",
                 "reasoning.encrypted_content",
+                "message.output_text.logprobs",
             ],
         },
     }
+
+
+_SCHEMA: Schema = {
+    "name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+    "schema": {"type": "object", "additionalProperties": True, "description": "What is not supported is refused."},
+    "description": nullable({"type": "string", "maxLength": 4096}),
+    "strict": {"type": ["boolean", "null"], "description": "Shown again; the schema is kept to in any case."},
+}
+_DESCRIBED: Schema = {"type": const("json_schema"), **_SCHEMA}
+_UNDESCRIBED = record({"type": const("text", "json_object")})
 
 
 class Text(_Fixed):
@@ -146,15 +157,37 @@ class Text(_Fixed):
     target_class = "tasks_app.request_fields.TextField"
     schema = {
         "type": "object",
-        "description": "Models answer in plain text.",
+        "description": "The form of the answer, which is kept to.",
         "properties": {
-            "format": {
-                "type": ["object", "null"],
-                "properties": {"type": {"const": "text"}},
-                "required": ["type"],
-            },
+            "format": nullable(either(_UNDESCRIBED, record(_DESCRIBED, "description", "strict"))),
             "verbosity": {"enum": ["medium", None]},
         },
+    }
+
+
+class ResponseFormat(_Fixed):
+    """``response_format``."""
+
+    target_class = "tasks_app.request_fields.ResponseFormatField"
+    schema = {
+        "description": "The form of the answer, which is kept to.",
+        "anyOf": [
+            _UNDESCRIBED,
+            record({"type": const("json_schema"), "json_schema": record(_SCHEMA, "description", "strict")}),
+        ],
+    }
+
+
+class LogitBias(_Fixed):
+    """``logit_bias``."""
+
+    target_class = "tasks_app.request_fields.LogitBiasField"
+    schema = {
+        "type": "object",
+        "description": "By token id: what is added to its logit before all else.",
+        "maxProperties": 1024,
+        "propertyNames": {"pattern": "^[0-9]{1,9}$"},
+        "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
     }
 
 

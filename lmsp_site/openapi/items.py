@@ -137,6 +137,13 @@ INPUT_ITEMS: Schema = {
     ),
 }
 
+LOGPROBS: Schema = {**listed(ref("Logprob")), "description": "One for each token, where they were asked for."}
+_BYTE: Schema = {"type": "integer", "minimum": 0, "maximum": 255}
+_LIKELY: Schema = {
+    "token": {**STRING, "description": "Its text, or its name where it has none."},
+    "bytes": {**listed(_BYTE), "description": "Of its text, which may be half a character."},
+    "logprob": {"type": "number", "maximum": 0, "description": "The natural logarithm of its probability."},
+}
 _SHOWN_PART = either(ref("InputText"), ref("OutputText"), ref("Refusal"))
 _STATUS = {"enum": _STATUSES}
 
@@ -147,8 +154,12 @@ ITEMS: Schema = {
             "type": const("output_text"),
             "text": STRING,
             "annotations": {**listed({}), "description": "Always empty."},
-            "logprobs": {**listed({}), "description": "Always empty."},
+            "logprobs": LOGPROBS,
         },
+    ),
+    "Logprob": record(
+        {**_LIKELY, "top_logprobs": listed(record(_LIKELY), 20)},
+        description="How likely a token was before anything had a say in the choice: by the model alone.",
     ),
     "Refusal": record({"type": const("refusal"), "refusal": STRING}),
     "Message": record(

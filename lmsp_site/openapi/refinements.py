@@ -10,7 +10,6 @@ _MEANINGS: dict[str, str] = {
     "truncation": "`auto` leaves out the oldest turns of a prompt that would be too long.",
     "messages": "The conversation, oldest first.",
     "max_completion_tokens": "Without it the generation may run to the end of the context.",
-    "response_format": "Models answer in plain text.",
     "verbosity": "Models have no such setting.",
     "reasoning_effort": "No model reasons apart from its answer.",
     "include_usage": "One more chunk, without choices, says the usage.",
@@ -29,8 +28,11 @@ _MEANINGS: dict[str, str] = {
     "stream": "Answer with server-sent events.",
     "background": "Answer with 202 at once.",
     "tools": "No model calls tools yet.",
-    "top_logprobs": "Log probabilities are not returned.",
-    "logprobs": "Log probabilities are not returned.",
+    "top_logprobs": "How many of the likeliest tokens to tell with each token of the answer.",
+    "logprobs": "Tell how likely each token of the answer was.",
+    "top_k": "Choose among so many of the likeliest tokens; 0 among all.",
+    "min_p": "Choose among tokens at least so likely as this share of the likeliest one.",
+    "repetition_penalty": "Divides the logits of tokens that have come; 1 changes nothing.",
     **dict.fromkeys(
         ("parallel_tool_calls", "max_tool_calls", "prompt_cache_key", "safety_identifier"),
         "Shown again; changes nothing.",
@@ -40,8 +42,6 @@ _MEANINGS: dict[str, str] = {
 # What the methods `validate…` of the serializers refuse.
 _CHECKS: Schema = {
     "tools": {"maxItems": 0},
-    "top_logprobs": {"maximum": 0},
-    "logprobs": {"enum": [False, None]},
 }
 _CHECKS_OF: dict[str, Schema] = {
     "TaskRequest": {
@@ -52,6 +52,7 @@ _CHECKS_OF: dict[str, Schema] = {
     "ChatRequest": {
         "on_restart": {"description": f"{_MEANINGS['on_restart']} A stream is not retried."},
         "stream": {"description": "Answer with chunks, as server-sent events."},
+        "top_logprobs": {"description": f"{_MEANINGS['top_logprobs']} Needs `logprobs`."},
     },
 }
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from models_app.engines import logprobs
 from models_app.engines.messages import Message
 from models_app.engines.sampling import SamplingParams
 
@@ -121,6 +122,11 @@ class GenerateRequest:
 
     Generation ends at an end token, when one of the `stop` texts appears (it is not part of the output), after
     `max_tokens` tokens, or when the context is full. Raises `RequestError` where it makes no sense.
+
+    Every output follows `grammar`, a string that `engines.grammar` has made: at each position only tokens that it
+    allows there can be chosen, and end tokens only where it may end. A stop text or `max_tokens` may still cut it.
+
+    `top_logprobs` asks how likely each token was, and which so many tokens were the likeliest; see `engines.logprobs`.
     """
 
     prompt: Sequence[int]
@@ -129,6 +135,8 @@ class GenerateRequest:
     stop: Sequence[str] = ()
     resume: Resume | None = None
     checkpoint: Checkpoint | None = None
+    grammar: str | None = None
+    top_logprobs: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no engine can run."""
@@ -138,6 +146,8 @@ class GenerateRequest:
             raise RequestError("max_tokens must be positive")
         if not all(self.stop):
             raise RequestError("a stop text must not be empty")
+        if self.top_logprobs is not None and not 0 <= self.top_logprobs <= logprobs.MOST:
+            raise RequestError(f"top_logprobs must lie between 0 and {logprobs.MOST}")
 
     def to_dict(self) -> dict[str, Any]:
         """The request as JSON has it."""
@@ -148,6 +158,8 @@ class GenerateRequest:
             "stop": list(self.stop),
             "resume": None if self.resume is None else asdict(self.resume),
             "checkpoint": None if self.checkpoint is None else asdict(self.checkpoint),
+            "grammar": self.grammar,
+            "top_logprobs": self.top_logprobs,
         }
 
     @classmethod
@@ -161,6 +173,8 @@ class GenerateRequest:
                 stop=data.get("stop") or (),
                 resume=Resume(**data["resume"]) if data.get("resume") else None,
                 checkpoint=Checkpoint(**data["checkpoint"]) if data.get("checkpoint") else None,
+                grammar=data.get("grammar"),
+                top_logprobs=data.get("top_logprobs"),
             )
         except RequestError:
             raise

@@ -109,7 +109,7 @@ def _refuse_what_is_not_done(request: GenerateRequest) -> None:
     """Name what other engines do and this one does not do yet, rather than leave it out in silence."""
     for owner in (request, request.sampling):
         for name in _NOT_DONE:
-            if getattr(owner, name, None):
+            if getattr(owner, name, None) not in (None, (), []):
                 raise RequestError(f"the engine exllamav2 does not support {name}", "unsupported_parameter")
 
 

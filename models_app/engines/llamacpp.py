@@ -173,6 +173,11 @@ class Vocabulary:
             piece = self._pieces[token] = self._render(token)
         return piece
 
+    def name(self, token: int) -> bytes:
+        """The token as it is called, also where it adds nothing to the text."""
+        text: bytes | None = self._lib.llama_vocab_get_text(self._pointer, token)
+        return text or b""
+
     def is_end(self, token: int) -> bool:
         """Whether the model ends its turn with this token."""
         return bool(self._lib.llama_vocab_is_eog(self._pointer, token))

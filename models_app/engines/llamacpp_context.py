@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from models_app.engines import llamacpp, memory
-from models_app.engines.base import DecodeError, LoadError, ModelSpec
-from models_app.engines.sampling import SAMPLER_VERSION, SamplingParams, seed_at
+from models_app.engines import grammar, llamacpp, memory
+from models_app.engines.base import DecodeError, GenerateRequest, LoadError, ModelSpec
+from models_app.engines.llamacpp_sampler import Sampler
+from models_app.engines.sampling import SAMPLER_VERSION
 from models_app.engines.scheduler import SlotScheduler
 
 PREFILL_CHUNK = 64
@@ -27,61 +28,6 @@ _FLASH_ATTENTION = 1
 _ABORTED = 2
 _HOLE = 0
 """The token of a row without a sequence."""
-
-
-class Sampler:
-    """Chooses the tokens of one sequence."""
-
-    def __init__(self, lib: Any, context: Any, vocabulary_size: int, window: int, params: SamplingParams) -> None:
-        self._lib = lib
-        self._context = context
-        self._params = params
-        self._chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
-        if params.has_penalties:
-            self._add(
-                lib.llama_sampler_init_penalties(
-                    vocabulary_size,
-                    window,
-                    params.repeat_penalty,
-                    params.frequency_penalty,
-                    params.presence_penalty,
-                )
-            )
-        if params.is_greedy:
-            self._add(lib.llama_sampler_init_greedy())
-            return
-        if params.top_k > 0:
-            self._add(lib.llama_sampler_init_top_k(params.top_k))
-        if params.top_p < 1:
-            self._add(lib.llama_sampler_init_top_p(params.top_p, 1))
-        if params.min_p > 0:
-            self._add(lib.llama_sampler_init_min_p(params.min_p, 1))
-        self._add(lib.llama_sampler_init_temp(params.temperature))
-        self._filters: int = lib.llama_sampler_chain_n(self._chain)
-
-    def sample(self, row: int, position: int) -> int:
-        """Choose the token at `position` (0 is the first generated one) from the logits of a decode's `row`."""
-        if not self._params.is_greedy:
-            self._reseed(seed_at(self._params.seed, position))
-        return int(self._lib.llama_sampler_sample(self._chain, self._context, row))  # accepts it, too
-
-    def accept(self, token: int) -> None:
-        """Take note of a token that was chosen in an earlier run."""
-        self._lib.llama_sampler_accept(self._chain, token)
-
-    def close(self) -> None:
-        """Free the chain."""
-        self._lib.llama_sampler_free(self._chain)
-
-    def _add(self, sampler: Any) -> None:
-        self._lib.llama_sampler_chain_add(self._chain, sampler)
-
-    def _reseed(self, seed: int) -> None:
-        """Put a fresh draw at the end of the chain: it has no other way to be given a seed."""
-        lib = self._lib
-        if lib.llama_sampler_chain_n(self._chain) > self._filters:
-            lib.llama_sampler_free(lib.llama_sampler_chain_remove(self._chain, self._filters))
-        self._add(lib.llama_sampler_init_dist(seed))
 
 
 class SlotContext:
@@ -98,6 +44,7 @@ class SlotContext:
 
         self._model = llamacpp.load_model(spec.path, on_progress=on_progress)
         self.vocabulary = llamacpp.Vocabulary(self._model)
+        self._grammars = grammar.Compiler(self.vocabulary)
         params = self._context_params()
         with memory.zero_pages_released():
             self._context = lib.llama_init_from_model(self._model, params)
@@ -154,9 +101,17 @@ class SlotContext:
                 self.lengths[slot] += 1
         self._check(status)
 
-    def sampler(self, params: SamplingParams) -> Sampler:
+    def sampler(self, request: GenerateRequest) -> Sampler:
         """A sampler for one sequence. It is read after a decode, for a row with logits."""
-        return Sampler(self._lib, self._context, self.vocabulary.size, self.context_length, params)
+        return Sampler(
+            self._lib,
+            self._context,
+            self.vocabulary,
+            self.context_length,
+            request.sampling,
+            None if request.grammar is None else self._grammars.start(request.grammar),
+            request.top_logprobs,
+        )
 
     def clear(self, slot: int) -> None:
         """Empty the slot's cache."""
@@ -206,6 +161,7 @@ class SlotContext:
 
     def close(self) -> None:
         """Free everything."""
+        self._grammars.close()
         self._lib.llama_batch_free(self._prefill_batch)
         self._lib.llama_batch_free(self._decode_batch)
         self._lib.llama_free(self._context)
@@ -256,6 +212,7 @@ class SlotContext:
             "gpu_layers": llamacpp.gpu_layers(),
             "prefill_chunk": PREFILL_CHUNK,
             "sampler": SAMPLER_VERSION,
+            "grammar": grammar.version(),
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 

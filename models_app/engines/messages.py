@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from models_app.engines.logprobs import TokenLogprob
+
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
@@ -35,11 +37,15 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """New tokens, the row count of each (see `base.Resume`), and exactly the text they release."""
+    """New tokens, the row count of each (see `base.Resume`), and exactly the text they release.
+
+    `logprobs` says how likely each of them was, end tokens left out; it is empty where nobody asked.
+    """
 
     tokens: list[int]
     rows: list[int]
     text: str
+    logprobs: list[TokenLogprob] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,7 @@ class Finished:
     rows: list[int]
     text: str
     timings: dict[str, float] = field(default_factory=dict)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ sequence draws what it would have drawn, and no generator state has to be saved.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,7 +27,8 @@ class SamplingParams:
     """What a request may say about the choice of tokens; the defaults are neutral.
 
     `temperature` 0 is greedy. `top_k` 0, `top_p` 1 and `min_p` 0 cut nothing off. The penalties count the tokens
-    generated so far, never the prompt. Raises `ValueError` where a value is out of range.
+    generated so far, never the prompt. `logit_bias` adds to the logits of tokens, before all else. Raises `ValueError`
+    where a value is out of range.
     """
 
     temperature: float = 1.0
@@ -37,6 +39,7 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     repeat_penalty: float = 1.0
     seed: int = 0
+    logit_bias: Sequence[tuple[int, float]] = ()
 
     def __post_init__(self) -> None:
         """Refuse what no sampler can honour; llama.cpp itself would abort the process or ignore it."""
@@ -48,6 +51,7 @@ class SamplingParams:
         _require(math.isfinite(self.frequency_penalty), "frequency_penalty must be finite")
         _require(math.isfinite(self.repeat_penalty) and self.repeat_penalty > 0, "repeat_penalty must be positive")
         _require(0 <= self.seed <= MAX_SEED, "seed must lie between 0 and 2^63-1")
+        _require(all(math.isfinite(bias) for _, bias in self.logit_bias), "the values of logit_bias must be finite")
 
     @property
     def is_greedy(self) -> bool:

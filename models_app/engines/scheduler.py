@@ -18,6 +18,8 @@ from typing import Any
 
 from models_app.engines import checkpoints
 from models_app.engines.base import DecodeError, GenerateRequest, RequestError
+from models_app.engines.grammar import GrammarError
+from models_app.engines.logprobs import TokenLogprob
 from models_app.engines.messages import Admitted, Failed, Finished, Message, Progress, Replayed, Tokens
 from models_app.engines.prefixes import PrefixCache
 from models_app.engines.sequence import SlotSequence
@@ -102,6 +104,8 @@ class SlotScheduler:
         known = range(self._model.vocabulary.size)
         if not all(token in known for tokens in (request.prompt, resumed) for token in tokens):
             raise RequestError("a token id is not in the vocabulary")
+        if not all(token in known for token, _ in request.sampling.logit_bias):
+            raise RequestError("logit_bias has a token id that is not in the vocabulary")
         transcript = Transcript(request, self._model.vocabulary, self.context_length)
         self._waiting.append(SlotSequence(key, self._arrivals, request, transcript))
         self._arrivals += 1
@@ -166,7 +170,7 @@ class SlotScheduler:
 
     def _enter(self, sequence: SlotSequence, slot: int) -> None:
         sequence.slot = slot
-        sequence.sampler = self._model.sampler(sequence.request.sampling)
+        sequence.sampler = self._model.sampler(sequence.request)
         for token in sequence.transcript.tokens:
             sequence.sampler.accept(token)
         self._slots[slot] = sequence
@@ -234,16 +238,26 @@ class SlotScheduler:
                     self._waiting.remove(sequence)
                 self._finish(sequence, [], [], sequence.transcript.break_off("cancelled"))
 
-    def _finish(self, sequence: SlotSequence, tokens: list[int], rows: list[int], text: str) -> None:
+    def _finish(
+        self,
+        sequence: SlotSequence,
+        tokens: list[int],
+        rows: list[int],
+        text: str,
+        likelihoods: list[TokenLogprob] | None = None,
+    ) -> None:
         sequence.end_phase("decode")
         transcript = sequence.transcript
         assert transcript.reason is not None
         sequence.timings["output_tokens"] = len(transcript.tokens)
-        self._say(sequence, Finished(transcript.reason, tokens, rows, text, sequence.timings))
+        self._say(sequence, Finished(transcript.reason, tokens, rows, text, sequence.timings, likelihoods or []))
         self._leave(sequence)
 
-    def _fail(self, sequence: SlotSequence, error: DecodeError) -> None:
-        self._say(sequence, Failed("engine_error", str(error)))
+    def _fail(self, sequence: SlotSequence, error: DecodeError | GrammarError) -> None:
+        if isinstance(error, GrammarError):
+            self._say(sequence, Failed("grammar_error", f"The grammar of the output cannot be followed: {error}"))
+        else:
+            self._say(sequence, Failed("engine_error", str(error)))
         self._leave(sequence)
 
     def _leave(self, sequence: SlotSequence) -> None:
@@ -366,13 +380,20 @@ class SlotScheduler:
     def _sample(self, sequence: SlotSequence, *, row: int, rows: int) -> None:
         assert sequence.sampler is not None
         transcript = sequence.transcript
-        token = sequence.sampler.sample(row, len(transcript.tokens))
+        try:
+            token = sequence.sampler.sample(row, len(transcript.tokens))
+        except GrammarError as error:
+            self._fail(sequence, error)
+            return
         text = transcript.append(token, rows)
         self._tokens_generated += 1
+        likely = sequence.sampler.last_logprob
+        # An end token is no part of the output.
+        likelihoods = [likely] if likely and not self._model.vocabulary.is_end(token) else []
         if transcript.reason is None:
-            self._say(sequence, Tokens([token], [rows], text))
+            self._say(sequence, Tokens([token], [rows], text, likelihoods))
         else:
-            self._finish(sequence, [token], [rows], text)
+            self._finish(sequence, [token], [rows], text, likelihoods)
 
     def _end_replay(self, sequence: SlotSequence) -> None:
         sequence.end_phase("replay")

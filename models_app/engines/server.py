@@ -21,6 +21,7 @@ from typing import Any, Never
 from models_app.engines import memory, messages
 from models_app.engines.base import Engine, GenerateRequest, RequestError
 from models_app.engines.connection import Connection
+from models_app.engines.logprobs import TokenLogprob
 from models_app.engines.messages import Failed, Finished, Message, Progress, Tokens
 from models_app.engines.wire import WireError
 
@@ -251,6 +252,7 @@ class _Generation:
         self._tokens: list[int] = []
         self._rows: list[int] = []
         self._texts: list[str] = []
+        self._logprobs: list[TokenLogprob] = []
         self._sent_at = 0.0
         self._reported_at = time.monotonic()
 
@@ -268,21 +270,23 @@ class _Generation:
                     self._send(message)
             case Finished():
                 self._collect(message)
-                self._send(Finished(message.reason, self._tokens, self._rows, "".join(self._texts), message.timings))
+                text = "".join(self._texts)
+                self._send(Finished(message.reason, self._tokens, self._rows, text, message.timings, self._logprobs))
             case _:
                 self._send(message)
 
     def flush(self) -> None:
         """Send the tokens that are waiting."""
         if self._tokens:
-            self._send(Tokens(self._tokens, self._rows, "".join(self._texts)))
+            self._send(Tokens(self._tokens, self._rows, "".join(self._texts), self._logprobs))
             self._sent_at = time.monotonic()
-            self._tokens, self._rows, self._texts = [], [], []
+            self._tokens, self._rows, self._texts, self._logprobs = [], [], [], []
 
     def _collect(self, message: Tokens | Finished) -> None:
         self._tokens += message.tokens
         self._rows += message.rows
         self._texts.append(message.text)
+        self._logprobs += message.logprobs
 
     def _send(self, message: Message) -> None:
         self._connection.send(messages.to_dict(message))

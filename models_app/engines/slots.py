@@ -4,15 +4,22 @@ import mmap
 from collections.abc import Sequence
 from typing import Protocol
 
-from models_app.engines.sampling import SamplingParams
+from models_app.engines.base import GenerateRequest
+from models_app.engines.logprobs import TokenLogprob
 from models_app.engines.transcript import Vocabulary
 
 
 class SlotSampler(Protocol):
     """Chooses the tokens of one sequence."""
 
+    last_logprob: TokenLogprob | None
+    """How likely the token that was chosen last was, where the request wants to know."""
+
     def sample(self, row: int, position: int) -> int:
-        """Choose the token at `position` of the output from the logits of a row of the last computation."""
+        """Choose the token at `position` of the output from the logits of a row of the last computation.
+
+        Raises `GrammarError` where the request's grammar cannot be followed.
+        """
 
     def accept(self, token: int) -> None:
         """Take note of a token that was chosen in an earlier run."""
@@ -41,7 +48,7 @@ class SlotModel(Protocol):
     def decode(self, rows: Sequence[int | None], *, logits: bool) -> None:
         """Feed one token, or none, to each of the first slots, in one computation of `len(rows)` rows."""
 
-    def sampler(self, params: SamplingParams) -> SlotSampler:
+    def sampler(self, request: GenerateRequest) -> SlotSampler:
         """A sampler for one sequence."""
 
     def clear(self, slot: int) -> None:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Literal
 
 import openai
 import pytest
 from openai import OpenAI
+from pydantic import BaseModel, Field
 
 from tests.api.bodies import STORY, TOO_LONG
 from tests.service import MODEL, Service, eventually
@@ -113,3 +114,28 @@ def test_a_generation_that_fails_is_an_exception_and_is_not_sent_again(
     assert isinstance(failed.value, openai.InternalServerError) is not stream
     assert (failed.value.type, failed.value.code) == ("server_error", "expired")
     assert service.sql(f"SELECT count(*) FROM tasks WHERE json_extract(metadata, '$.name') = '{name}'") == [(1,)]
+
+
+class Knight(BaseModel):
+    name: str = Field(max_length=8)
+    rank: Literal["page", "squire", "knight"]
+
+
+def test_a_completion_is_parsed_into_a_class(official: OpenAI) -> None:
+    completion = official.chat.completions.parse(
+        model=MODEL, messages=HI, response_format=Knight, temperature=1.2, max_completion_tokens=60
+    )
+    assert isinstance(completion.choices[0].message.parsed, Knight)
+
+
+def test_log_probabilities_are_read_whole_and_in_a_stream(official: OpenAI) -> None:
+    asked: dict[str, Any] = {"model": MODEL, "messages": HI, "temperature": 0, "max_completion_tokens": 64}
+    completion = official.chat.completions.create(**asked, logprobs=True, top_logprobs=2)
+    told = completion.choices[0].logprobs
+    assert told is not None
+    assert told.content is not None
+    assert {len(one.top_logprobs) for one in told.content} == {2}
+    assert "".join(one.token for one in told.content) == completion.choices[0].message.content
+    with official.chat.completions.stream(**asked, logprobs=True, top_logprobs=2) as stream:
+        streamed = stream.get_final_completion()
+    assert streamed.choices[0].logprobs == told

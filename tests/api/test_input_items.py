@@ -69,7 +69,7 @@ def test_pages_run_both_ways(given: Given) -> None:
         ("after", ""),
         ("after", "msg_none"),
         ("before", "msg_none"),
-        ("include", "message.output_text.logprobs"),
+        ("include", "usage"),
         ("include[]", "usage"),
         ("page", "2"),
     ],

@@ -1,5 +1,6 @@
 """A worker or an engine dies alone: it is noticed, its tasks' policies are applied, and the service goes on."""
 
+import json
 import os
 import signal
 import threading
@@ -8,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from tests.api.bodies import body
 from tests.crash import victims
 from tests.crash.readers import WAYS, Reader
 from tests.crash.victims import Victim
 from tests.service import Service, eventually
 
 _BODY = {"on_restart": "resume", "max_output_tokens": 100}
+_LONG = {"max_output_tokens": 200}
 
 
 def _mid_text(service: Service, task: str) -> None:
@@ -154,3 +157,30 @@ def _runner_fault(service: Service) -> str:
     runner: dict[str, Any] = answer.json()["checks"]["runner"]
     assert (answer.status_code == 200) is runner["ok"]
     return str(runner["detail"] or "")
+
+
+def test_an_answer_that_follows_a_schema_goes_on_through_it_when_its_engine_dies(own_service: Service) -> None:
+    numbers = {"type": "array", "items": {"type": "integer", "minimum": 100, "maximum": 999}}
+    form = {"type": "json_schema", "name": "numbers", "schema": numbers | {"minItems": 15, "maxItems": 15}}
+    asked = {"text": {"format": form}, "include": ["message.output_text.logprobs"], "temperature": 1.5, "seed": 7}
+
+    def create() -> str:
+        created = own_service.request("POST", "/v1/tasks", json=body("Count.", on_restart="resume") | _LONG | asked)
+        task: str = created.json()["id"]
+        return task
+
+    own_service.finished(twin := create())
+    _mid_text(own_service, task := create())
+    victims.kill(victims.find(own_service, Victim.ENGINE))
+    own_service.finished(task)
+    events = own_service.events(task)
+    assert [event["exact"] for event in events if event.get("resumed")] == [True]
+    part, expected = (own_service.events(each)[-1]["response"]["output"][0]["content"][0] for each in (task, twin))
+    assert part == expected
+    assert len(json.loads(part["text"])) == 15
+    # None is lost or told twice, whoever has read along.
+    assert [one for event in events if event["type"].endswith("text.delta") for one in event["logprobs"]] == (
+        part["logprobs"]
+    )
+    assert b"".join(bytes(one["bytes"]) for one in part["logprobs"]).decode() == part["text"]
+    own_service.check_log()

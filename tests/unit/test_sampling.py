@@ -79,3 +79,8 @@ def test_what_no_sampler_can_honour_is_refused(wrong: dict[str, Any]) -> None:
     [name] = wrong
     with pytest.raises(ValueError, match=name):
         SamplingParams(**wrong)
+
+
+def test_a_bias_is_finite() -> None:
+    with pytest.raises(ValueError, match="logit_bias"):
+        SamplingParams(logit_bias=[(1, float("inf"))])
