@@ -41,6 +41,7 @@ class Configuration:
     min_free_bytes: int
     slow_reader_seconds: float
     socket_minutes: float
+    verify_hours: float
     log_format: str
     log_level: str
     log_file_bytes: int
@@ -136,6 +137,7 @@ def from_environment() -> Configuration:
         min_free_bytes=int(_number("LMSP_MIN_FREE_MB", 64, 0, 1 << 20)) << 20,
         slow_reader_seconds=_number("LMSP_SLOW_READER_SECONDS", 60, 1, 86400),
         socket_minutes=_number("LMSP_SOCKET_MINUTES", 60, 0.01, 1440),
+        verify_hours=_number("LMSP_VERIFY_HOURS", 0, 0, 8760),
         log_format=_choice("LMSP_LOG_FORMAT", "keyvalue", "json"),
         log_level=_choice("LMSP_LOG_LEVEL", "INFO", "DEBUG", "WARNING", "ERROR"),
         log_file_bytes=int(_number("LMSP_LOG_FILE_MB", 10, 0, 1 << 20) * (1 << 20)),

@@ -1,15 +1,146 @@
-"""Models in the admin."""
+"""Models in the admin: what is known of them, and what may be set for them."""
 
+from typing import Any
+
+from django import forms
 from django.contrib import admin
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
 
-from lmsp_site.admin import AuditedAdmin, ReadOnlyAdmin
+from lmsp_site import audit_log
+from lmsp_site.admin import AuditedAdmin
+from lmsp_site.audit_log import Action, Actor
+from models_app import defaults, naming, verifying
 from models_app.loading_admin import LoadingAdmin
 from models_app.models import LanguageModel
+from models_app.pull_admin import ModelPullAdmin
+from models_app.refusals import CannotRegister
+
+__all__ = ["LanguageModelAdmin", "ModelPullAdmin"]
+
+
+class ModelSettingsForm(forms.ModelForm):
+    """Names, sampling defaults and context of a model; empty fields leave what holds for all models."""
+
+    aliases = forms.CharField(
+        required=False, max_length=2000, help_text="By comma: what requests may call the model beside its id."
+    )
+    temperature = forms.FloatField(required=False)
+    top_p = forms.FloatField(required=False)
+    presence_penalty = forms.FloatField(required=False)
+    frequency_penalty = forms.FloatField(required=False)
+
+    class Meta:
+        model = LanguageModel
+        fields = ("max_context_length",)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.initial["aliases"] = ", ".join(alias.name for alias in self.instance.aliases.all())
+        for name, (least, most) in defaults.SAMPLING.items():
+            self.initial[name] = self.instance.sampling.get(name)
+            if name in self.fields:
+                self.fields[name].help_text = f"From {least} to {most}, for requests that do not say."
+
+    def clean_aliases(self) -> list[str]:
+        """Return the names, each once."""
+        names = dict.fromkeys(name.strip() for name in self.cleaned_data["aliases"].split(",") if name.strip())
+        try:
+            naming.check_aliases(self.instance, names)
+        except CannotRegister as refusal:
+            raise forms.ValidationError(str(refusal)) from refusal
+        return list(names)
+
+    def clean_max_context_length(self) -> int | None:
+        """Bound it by what the model was trained for."""
+        value: int | None = self.cleaned_data["max_context_length"]
+        most = defaults.most_context(self.instance)
+        if value is not None and not min(defaults.LEAST_CONTEXT, most) <= value <= most:
+            raise forms.ValidationError(f"Must be from {min(defaults.LEAST_CONTEXT, most)} to {most} tokens.")
+        return value
+
+    def clean(self) -> dict[str, Any]:
+        """Put the sampling defaults together."""
+        cleaned = super().clean() or self.cleaned_data
+        for name, (least, most) in defaults.SAMPLING.items():
+            value = cleaned.get(name)
+            if value is not None and not least <= value <= most:
+                self.add_error(name, f"Must be from {least} to {most}.")
+        self.instance.sampling = {name: cleaned[name] for name in defaults.SAMPLING if cleaned.get(name) is not None}
+        return cleaned
 
 
 @admin.register(LanguageModel)
-class LanguageModelAdmin(LoadingAdmin, ReadOnlyAdmin, AuditedAdmin):
-    """The catalogue; ``add_model`` adds to it."""
+class LanguageModelAdmin(LoadingAdmin, AuditedAdmin):
+    """The catalogue; ``add_model`` adds to it, and ``remove_model`` takes from it."""
 
-    list_display = ("id", "state", "engine", "format", "architecture", "size_bytes", "created_at")
-    search_fields = ("id",)
+    form = ModelSettingsForm
+    list_display = (
+        "id",
+        "state",
+        "file_state",
+        "format",
+        "architecture",
+        "quantization",
+        "size_bytes",
+        "license",
+        "created_at",
+    )
+    list_filter = ("file_state", "format", "engine")
+    search_fields = ("id", "aliases__name", "architecture", "base_model")
+    actions = (*LoadingAdmin.actions, "read_again")
+    show_full_result_count = False
+    readonly_fields = (
+        "id",
+        "file_state",
+        "checked_at",
+        "digest",
+        "size_bytes",
+        "file",
+        "files",
+        "engine",
+        "format",
+        "architecture",
+        "parameter_count",
+        "quantization",
+        "trained_context_length",
+        "has_chat_template",
+        "license",
+        "base_model",
+        "created_at",
+    )
+    fieldsets = (
+        (None, {"fields": ("id", "aliases", "max_context_length", *defaults.SAMPLING)}),
+        ("What its files say", {"fields": readonly_fields[7:-1]}),
+        ("Its files", {"fields": (*readonly_fields[1:7], "created_at")}),
+    )
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Files come by the command line."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """With the row alone its files would be left."""
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Model, form: forms.ModelForm, change: bool) -> None:
+        """Store what may be set, and nothing that a worker has found out about the files meanwhile."""
+        assert isinstance(obj, LanguageModel)
+        before = sorted(obj.aliases.values_list("name", flat=True))
+        stored = LanguageModel.objects.get(pk=obj.pk)
+        stored.sampling, stored.max_context_length = obj.sampling, obj.max_context_length
+        super().save_model(request, stored, form, change)
+        after = sorted(form.cleaned_data["aliases"])
+        if after != before:
+            naming.set_aliases(stored, after)
+            changes = {"aliases": {"from": before, "to": after}}
+            audit_log.record(Actor.admin(request), Action.CHANGED, stored, changes=changes)
+
+    @admin.action(description="Have the files of selected models read again", permissions=["change"])
+    def read_again(self, request: HttpRequest, models: QuerySet[LanguageModel]) -> None:
+        """Not by this process: a large file takes minutes."""
+        for model in models:
+            verifying.ask_for_reading(model)
+        self.message_user(
+            request, "Their files are read before they are next loaded, or within five minutes. `file state` tells."
+        )

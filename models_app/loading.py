@@ -8,12 +8,12 @@ from django.conf import settings
 
 from lmsp_site.errors import NotFound
 from lmsp_site.models import ServiceConfig
-from models_app import catalog
+from models_app import catalog, verifying
 from models_app.engines import memory
 from models_app.engines.base import EngineAddress
 from models_app.engines.client import EngineUnavailable, HostClient, ModelLoadFailed
 from models_app.engines.loading_rules import LoadingRules
-from models_app.models import LanguageModel
+from models_app.models import FileState, LanguageModel
 
 logger = logging.getLogger(__name__)
 
@@ -21,8 +21,8 @@ _HOST_PATIENCE_SECONDS = 1.0
 
 UNLOADED = "unloaded"
 UNAVAILABLE = "unavailable"
-STATES = (UNLOADED, "waiting", "loading", "ready", UNAVAILABLE)
-"""What a model can be: the middle three are the engine host's words; the last when there is no host to ask."""
+STATES = (UNLOADED, "waiting", "loading", "ready", UNAVAILABLE, "corrupt", "missing")
+"""What a model can be: the middle three are the engine host's words, the last two are about its files."""
 
 
 def host() -> HostClient:
@@ -48,6 +48,10 @@ def load(
         EngineUnavailable: the service does not run.
         ModelLoadFailed: it cannot be loaded.
     """
+    try:
+        verifying.require_intact(model)
+    except verifying.ModelUnusable as error:
+        raise ModelLoadFailed(str(error.code), error.message) from error
     spec = catalog.engine_spec(model)
     return host().ensure_loaded(spec, while_waiting=while_loading, on_wait=while_waiting, rules=rules(), insist=True)
 
@@ -59,6 +63,7 @@ def begin(model: LanguageModel) -> None:
         EngineUnavailable: the service does not run.
         ModelLoadFailed: it was refused at once.
     """
+    _require_unchanged(model)
     host().begin_loading(catalog.engine_spec(model), rules(), insist=True)
 
 
@@ -81,6 +86,8 @@ def states() -> dict[str, dict[str, Any]] | None:
 
 def state_of(model: LanguageModel, known: dict[str, dict[str, Any]] | None) -> tuple[str, int | None]:
     """Return the state of `model`, and the bytes of memory that its engine occupies where it has one."""
+    if model.file_state != FileState.READY:
+        return str(model.file_state), None
     if known is None:
         return UNAVAILABLE, None
     found = known.get(catalog.engine_spec(model).key)
@@ -90,6 +97,12 @@ def state_of(model: LanguageModel, known: dict[str, dict[str, Any]] | None) -> t
         return str(found["state"]), memory.resident_bytes(found["pid"]) if "pid" in found else None
     except OSError:
         return UNLOADED, None  # It has ended since.
+
+
+def _require_unchanged(model: LanguageModel) -> None:
+    """Refuse to load what nobody has read since it changed, where nobody can wait until it is read."""
+    if not verifying.is_unchanged(model):
+        raise ModelLoadFailed("model_unverified", "its files look changed; verify_models, or its next task, reads them")
 
 
 class Attendant:
@@ -112,6 +125,8 @@ class Attendant:
 
     def _preload(self, model_id: str, now: LoadingRules) -> None:
         try:
-            host().begin_loading(catalog.engine_spec(catalog.find(model_id)), now)
+            model = catalog.find(model_id)
+            _require_unchanged(model)
+            host().begin_loading(catalog.engine_spec(model), now)
         except (NotFound, ModelLoadFailed) as error:
             logger.warning("not preloaded", extra={"model": model_id, "reason": str(error)})

@@ -17,7 +17,7 @@ _NOT_RUNNING = "No engine host answers: the service does not run, or is being re
 class LoadingAdmin(admin.ModelAdmin):
     """Shows each model's state, and has selected ones loaded and unloaded."""
 
-    actions = ("load", "unload")
+    actions: tuple[str, ...] = ("load", "unload")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Say above the list which engines this machine cannot run, and why."""

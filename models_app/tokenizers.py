@@ -5,10 +5,12 @@ The web process tokenizes a prompt before it accepts a task; it needs no engine 
 
 import logging
 import threading
-from functools import lru_cache
+from collections import OrderedDict
+from pathlib import Path
 from typing import Protocol
 
 from lmsp_site.errors import Unavailable
+from models_app import verifying
 from models_app.engines.base import LoadError
 from models_app.models import LanguageModel
 
@@ -41,7 +43,9 @@ class Tokenizer(Protocol):
         """Return the token ids of `text`; `parse_special` reads the names of special tokens as such."""
 
 
-# The cache does not keep callers from opening the same one at the same time.
+_KEPT = 4
+_kept: OrderedDict[tuple[str, str, str], Tokenizer] = OrderedDict()
+# What is kept does not keep callers from opening the same one at the same time.
 _opening = threading.Lock()
 
 
@@ -51,12 +55,25 @@ def of(model: LanguageModel) -> Tokenizer:
     Raises:
         Unavailable: its file has been removed or damaged since it was registered.
     """
+    key = (model.engine, str(model.path), model.digest)
     try:
         with _opening:
-            return _open(model.engine, str(model.path), model.digest)
+            if key in _kept:
+                _kept.move_to_end(key)
+                return _kept[key]
+            known = verifying.is_unchanged(model)
+            opened = _open(model.engine, model.path)
+            # Of files that are perhaps not what was registered none is kept: they may be put back.
+            if known and verifying.is_unchanged(model):
+                _kept[key] = opened
+                while len(_kept) > _KEPT:
+                    _kept.popitem(last=False)
+            return opened
     except LoadError as error:
         # What the library says names paths, which are no business of a client.
         logger.error("cannot open the vocabulary", extra={"model": model.id, "error": str(error)})  # noqa: TRY400
+        if model.stamps_now() is None:
+            raise verifying.missing(model) from error
         if error.code == "engine_unavailable":
             raise Unavailable(f"The model {model.id!r} cannot run here: {error}.", code=error.code) from error
         raise Unavailable(
@@ -66,8 +83,7 @@ def of(model: LanguageModel) -> Tokenizer:
         ) from error
 
 
-@lru_cache(maxsize=4)
-def _open(engine: str, path: str, _digest: str) -> Tokenizer:
+def _open(engine: str, path: Path) -> Tokenizer:
     # Lazily: each imports its library.
     if engine == "llamacpp":
         from models_app.engines import llamacpp

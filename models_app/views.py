@@ -37,7 +37,7 @@ class ModelList(_Models):
 
     def get(self, request: Request) -> Response:
         """List them all."""
-        models = self.shown(LanguageModel.objects.all())
+        models = self.shown(LanguageModel.objects.prefetch_related("aliases"))
         return Response(
             {
                 "object": "list",

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import transaction
 
 from lmsp_site.errors import InvalidRequest, ProtocolError
-from models_app import catalog, loading
+from models_app import catalog, loading, verifying
 from models_app.engines.base import EngineAddress, GenerateRequest, ModelSpec, Resume
 from models_app.engines.client import (
     EngineDied,
@@ -25,6 +25,7 @@ from models_app.engines.client import (
 from models_app.engines.loading_rules import LoadingRules
 from models_app.engines.messages import Admitted, Finished, Progress, Replayed, Tokens
 from models_app.engines.sampling import SamplingParams
+from models_app.models import LanguageModel
 from tasks_app import (
     checkpoints,
     conversation,
@@ -142,7 +143,10 @@ class Attempt:
         deadline = time.monotonic() + _ENGINE_PATIENCE_SECONDS
         while True:
             try:
-                address = load_engine(self._host, self._spec, self._while_loading, self._while_waiting)
+                model = catalog.find(self._task.model)
+                address = load_engine(
+                    self._host, model, self._spec, self._while_loading, self._while_waiting, self._while_verifying
+                )
                 break
             except EngineUnavailable:
                 if time.monotonic() > deadline:
@@ -155,6 +159,10 @@ class Attempt:
     def _while_loading(self, done: float | None) -> None:
         self._look()
         self._show({"phase": "loading", "done": round(done or 0, 3), "total": 1})
+
+    def _while_verifying(self, done: float) -> None:
+        self._look()
+        self._show({"phase": "verifying", "done": round(done, 3), "total": 1})
 
     def _while_waiting(self, reason: str) -> None:
         self._look()
@@ -337,11 +345,38 @@ def _rules() -> LoadingRules | None:
 
 def load_engine(
     host: HostClient,
+    model: LanguageModel,
+    spec: ModelSpec,
+    while_loading: Callable[[float | None], None],
+    while_waiting: Callable[[str], None],
+    while_verifying: verifying.OnProgress,
+) -> EngineAddress:
+    """Have the engine loaded from files that are what was registered, before and after.
+
+    Raises:
+        ModelUnusable: they are not.
+        EngineDied: it was killed while it loaded, which says nothing about its model.
+    """
+    verifying.require_intact(model, while_verifying)
+    was_loaded = host.find(spec.key) is not None
+    address = _ensure_loaded(host, spec, while_loading, while_waiting)
+    if not verifying.is_unchanged(model):
+        try:
+            verifying.require_intact(model, while_verifying)
+        except verifying.ModelUnusable:
+            if not was_loaded:
+                # Perhaps from what is there now. One that was loaded before has what was there before.
+                host.unload(spec.key)
+            raise
+    return address
+
+
+def _ensure_loaded(
+    host: HostClient,
     spec: ModelSpec,
     while_loading: Callable[[float | None], None],
     while_waiting: Callable[[str], None],
 ) -> EngineAddress:
-    """Have the engine loaded. One that is killed while it loads has died, and says nothing about its model."""
     try:
         return host.ensure_loaded(spec, while_waiting=while_loading, on_wait=while_waiting, rules=_rules())
     except ModelLoadFailed as error:

@@ -87,7 +87,7 @@ def submit(
         # What the id says: lists find tasks of a time by their ids.
         created_at=moment_of(suffix),
     )
-    request = _with_defaults(fields, background=not foreground) | {"dropped_items": turn.dropped}
+    request = _with_defaults(fields, model, background=not foreground) | {"dropped_items": turn.dropped}
     response = Response(
         id=f"resp_{suffix}",
         task=task,
@@ -118,12 +118,13 @@ def _default_policy(*, foreground: bool, keyed: bool) -> str:
     return ServiceConfig.current().default_on_restart
 
 
-def _with_defaults(fields: dict[str, Any], *, background: bool) -> dict[str, Any]:
+def _with_defaults(fields: dict[str, Any], model: LanguageModel, *, background: bool) -> dict[str, Any]:
     """Return what the response object echoes and the worker runs by."""
     given = {name: fields[name] for name in responses.DEFAULTS if fields.get(name) is not None}
     return {
         **responses.DEFAULTS,
         "seed": secrets.randbelow(_SEEDS),
+        **model.sampling,
         **given,
         "background": background,
     }

@@ -6,9 +6,10 @@ from contextlib import suppress
 from django.conf import settings
 
 from lmsp_site.errors import ProtocolError
-from models_app import catalog
+from models_app import catalog, verifying
 from models_app.engines.base import EngineAddress, ModelSpec
 from models_app.engines.client import EngineDied, EngineUnavailable, HostClient, ModelLoadFailed
+from models_app.models import LanguageModel
 from tasks_app import lifecycle, ownership, queue, snapshot, stalling, storage
 from tasks_app.attempt import Attempt, load_engine, resume_point
 from tasks_app.lifecycle import Run
@@ -47,13 +48,15 @@ def _claim(candidate: Task, host: HostClient) -> Attempt | None:
     spec = engine = None
     progress = snapshot.load(candidate.id)
     try:
-        spec = catalog.engine_spec(catalog.find(candidate.model))
+        model = catalog.find(candidate.model)
+        spec = catalog.engine_spec(model)
         if candidate.status == Status.RUNNING:
             # Its first event says whether it resumes exactly, so the engine has to be known by then.
-            engine = _engine_of_resume(host, spec)
+            engine = _engine_of_resume(host, model, spec)
             exact = progress is not None and _is_exact(progress, engine)
-        else:
+        elif verifying.is_unchanged(model):
             engine = host.find(spec.key)
+        # Otherwise the attempt reads its files before anything is decoded, and shows that it does.
     except (EngineUnavailable, EngineDied):
         if queue.stopping():
             return None
@@ -87,11 +90,11 @@ def _is_exact(progress: snapshot.Progress, address: EngineAddress) -> bool:
     return point is None or (progress.fingerprint == address.fingerprint and point.fits(address.slots))
 
 
-def _engine_of_resume(host: HostClient, spec: ModelSpec) -> EngineAddress:
+def _engine_of_resume(host: HostClient, model: LanguageModel, spec: ModelSpec) -> EngineAddress:
     deadline = time.monotonic() + _ENGINE_PATIENCE_SECONDS
     while True:
         try:
-            return load_engine(host, spec, lambda _: stalling.beat(), lambda _: stalling.beat())
+            return load_engine(host, model, spec, _show_life, _show_life, _show_life)
         except (EngineUnavailable, EngineDied) as error:
             now = time.monotonic()
             if queue.stopping() or now > deadline:
@@ -100,3 +103,7 @@ def _engine_of_resume(host: HostClient, spec: ModelSpec) -> EngineAddress:
                 deadline = min(deadline, now + _DYING_SECONDS)
             stalling.beat()
             time.sleep(_LOOK_SECONDS)
+
+
+def _show_life(_progress: float | str | None) -> None:
+    stalling.beat()

@@ -14,6 +14,8 @@ _MEANINGS = {
     "`max_attempts` in the admin is the limit.",
     "model_not_found": "The model was registered when the task was accepted, and is not any more.",
     "model_file_missing": "The model's file is not in models/ any more: `add_model` with the same id puts it back.",
+    "model_digest_mismatch": "The model's files are not what was registered: put them back and run `verify_models`, or "
+    "register them again with `add_model`.",
     "engine_crashed": "The engine crashed while it loaded the model: its file is damaged, or of a kind that the engine "
     "does not know. After three times in a row the model is left alone for a while, unless its file changes.",
     "engine_unavailable": "This machine cannot run the model's engine; `/readyz` and the admin say why.",

@@ -15,7 +15,7 @@ from lmsp_site.models import ServiceConfig
 from lmsp_site.processes import age
 from models_app.engines.base import EngineAddress
 from models_app.engines.client import EngineUnavailable, HostClient, engine_info
-from models_app.models import LanguageModel
+from models_app.models import FileState, LanguageModel
 from tasks_app import ownership
 from tasks_app.console import figures, listing, processes
 from tasks_app.models import Priority, Task
@@ -129,10 +129,12 @@ def _models() -> Iterator[dict[str, Any]]:
     except EngineUnavailable:
         loaded = {}
     for model in LanguageModel.objects.all():
-        engine = loaded.get(model.digest)
+        engine = loaded.get(model.engine_key)
         shown = {"id": model.id, "size_bytes": model.size_bytes, "state": "not loaded"}
-        if not model.path.is_file():
+        if model.stamps_now() is None:
             shown["state"] = "file missing"
+        elif model.file_state == FileState.CORRUPT:
+            shown["state"] = "corrupt"
         elif engine:
             shown |= {"state": engine["state"], **_engine(engine)}
         yield shown

@@ -25,7 +25,10 @@ _STEPS_BETWEEN_LOOKS = 10_000
 
 STATISTICS = "SELECT name, labels, value FROM statistics"
 # Of several with the same file, which one engine serves, the first that was registered: its series goes on.
-MODELS = "SELECT digest, id FROM models ORDER BY created_at DESC"
+MODELS = (
+    "SELECT CASE WHEN max_context_length > 0 THEN digest || ':' || max_context_length ELSE digest END, id"
+    " FROM models ORDER BY created_at DESC"
+)
 WAITING = "SELECT priority, count(*) FROM tasks WHERE status = 'queued' AND finished_at IS NULL GROUP BY priority"
 OLDEST = (
     "SELECT created_at FROM tasks WHERE status = 'queued' AND finished_at IS NULL AND priority = ? ORDER BY id LIMIT 1"
@@ -37,7 +40,7 @@ HELD = (
 
 
 def read(samples: Samples, models: dict[str, str]) -> None:
-    """Add what the database tells to `samples`, and the ids of the registered models to `models`, by digest.
+    """Add what the database tells to `samples`, and the ids of models to `models`, by the key of their engines.
 
     Raises:
         sqlite3.Error: it cannot be read, or not in time; what was found out before is there.

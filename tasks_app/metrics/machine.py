@@ -46,7 +46,7 @@ def ask_engines(samples: Samples, models: dict[str, str]) -> None:
 
     Args:
         samples: to be added to.
-        models: ids of the registered models, by digest; one that is not there shows by its digest.
+        models: ids of the registered models, by the key of their engines; one that is not there shows by its digest.
 
     Raises:
         EngineUnavailable: the host does not answer; that alone is there then.

@@ -19,6 +19,7 @@ TABLES = {
     "clients_app/client": 1,
     "clients_app/pairing": 0,
     "models_app/languagemodel": 1,
+    "models_app/modelpull": 0,
     "tasks_app/task": 2,
     "tasks_app/taskevent": 2,
     "tasks_app/response": 2,

@@ -35,7 +35,7 @@ def broken(service: Service, tmp_path_factory: pytest.TempPathFactory, model_pat
 def test_a_task_whose_model_cannot_be_loaded_fails_and_says_why(service: Service) -> None:
     task = service.finished(service.create("Hi", model=DAMAGED)["id"])
     assert (task["status"], task["output_text"], task["attempt"]) == ("failed", "", 1)
-    assert task["error"]["code"] == "model_load_failed"
+    assert task["error"]["code"] == "model_digest_mismatch"
     assert task["error"]["message"]
     log = service.events(task["id"])
     assert [event["type"] for event in log] == [
@@ -52,7 +52,7 @@ def test_a_synchronous_response_that_fails_is_a_response(service: Service, http:
     answer = http.post("/v1/responses", json=body(model=DAMAGED))
     assert answer.status_code == 200
     response = answer.json()
-    assert (response["status"], response["error"]["code"]) == ("failed", "model_load_failed")
+    assert (response["status"], response["error"]["code"]) == ("failed", "model_digest_mismatch")
     assert response["completed_at"] is None
     open_responses.check_response(response)
     # The engine's words name paths of the machine; a client has no use for them.
@@ -72,7 +72,7 @@ def test_the_official_client_reads_a_failure(service: Service) -> None:
         events = list(official.responses.create(model=DAMAGED, input="Hi", stream=True))
     assert response.status == "failed"
     assert response.error is not None
-    assert str(response.error.code) == "model_load_failed"
+    assert str(response.error.code) == "model_digest_mismatch"
     assert events[-1].type == "response.failed"
 
 
@@ -82,7 +82,7 @@ def test_a_model_without_its_file_is_not_accepted_for(service: Service, http: ht
     before = rows(service)
     answer = http.post(path, json=body(model=REMOVED), headers={"Idempotency-Key": "removed"})
     found = error(answer, 503)
-    assert (found["type"], found["code"]) == ("server_error", "model_unavailable")
+    assert (found["type"], found["code"]) == ("server_error", "model_file_missing")
     assert str(service.data_dir) not in found["message"]
     assert "retry-after" in answer.headers
     assert rows(service) == before

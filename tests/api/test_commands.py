@@ -49,6 +49,7 @@ def refusal(done: subprocess.CompletedProcess[str]) -> str:
     [
         (("create_client", "first"), {"client_id", "token", "scopes", "expires_at"}),
         (("list_clients",), {"clients"}),
+        (("list_models",), {"models"}),
         (("check_log",), {"tasks", "events", "violations"}),
         (
             ("purge_tasks",),
@@ -67,7 +68,7 @@ def test_a_first_command_works_on_nothing(tmp_path: Path, arguments: tuple[str, 
 
 def test_a_model_is_added_as_the_first_command(tmp_path: Path, model_path: Path) -> None:
     added = answer(run(tmp_path, "add_model", str(model_path), "--id", "a/b", "--json"))
-    assert added.keys() == {"id", "digest", "size_bytes", "format", "context_length"}
+    assert added.keys() > {"id", "digest", "size_bytes", "format", "context_length", "state", "same_content_as"}
     assert added["id"] == "a/b"
     (copy,) = (tmp_path / "models").iterdir()
     assert copy.stat().st_size == added["size_bytes"] == model_path.stat().st_size

@@ -115,7 +115,7 @@ def test_whoever_comes_second_sees_what_the_first_has_registered(models: Path, m
         with data_dir.exclusive(settings.LMSP.run_dir / "models.lock"):
             second = threads.submit(register, other, "contested")
             size = other.stat().st_size
-            eventually(lambda: any(file.stat().st_size == size for file in models.glob(".incoming-*")))
+            eventually(lambda: any(file.stat().st_size == size for file in models.glob(".incoming-*/*")))
             wait([second], timeout=1)
             assert not second.done(), "it waits for whoever is registering"
             file = first.path.rename(models / "contested.gguf")

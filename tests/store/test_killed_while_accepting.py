@@ -35,7 +35,8 @@ def prepared(database: Path, model_path: Path, tmp_path: Path) -> Iterator[tuple
     connections.close_all()
     copy = tmp_path / "before.sqlite3"
     shutil.copy(database, copy)
-    yield {"id": model.id, "file": model.file, "digest": model.digest, "engine": model.engine}, token, copy
+    told = ("id", "file", "digest", "engine", "files", "stamps", "file_state")
+    yield {name: getattr(model, name) for name in told}, token, copy
     model.path.unlink()
 
 

@@ -160,6 +160,7 @@ def _unfinished() -> list[dict[str, Any]]:
 
 def _missing_models() -> Iterator[dict[str, Any]]:
     for model in LanguageModel.objects.all():
-        # The digest of what has the right size is left to `sha256sum`: a large file would be read for minutes.
-        if not model.path.is_file() or model.path.stat().st_size != model.size_bytes:
+        # The digest of what has the right size is compared at its next load: a large file would be read for minutes.
+        stamps = model.stamps_now()
+        if stamps is None or [stamp[0] for stamp in stamps] != [entry["size"] for entry in model.files]:
             yield {"id": model.id, "file": model.file, "digest": model.digest, "size_bytes": model.size_bytes}

@@ -15,5 +15,6 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run until told to stop."""
         queue.schedule("retention", "tasks_app.retention.purge_on_schedule", minutes=5)
+        queue.schedule("models", "tasks_app.model_checks.verify_on_schedule", minutes=5)
         # Also an idle worker can be proven alive: nobody recovers beside it what it may claim the next moment.
         queue.run_cluster(in_each_worker=ownership.own_name)

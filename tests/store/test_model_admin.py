@@ -1,0 +1,110 @@
+"""Models in the admin: what may be set for them is checked, and what their files say cannot be changed."""
+
+import html
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.test import Client as Browser
+
+from lmsp_site.audit_log import AuditEntry
+from models_app import importing, naming, verifying
+from models_app.models import FileState, LanguageModel
+from tasks_app import model_checks
+from tests import tiny_models
+
+LIST = "/admin/models_app/languagemodel/"
+
+
+@pytest.fixture
+def admin(database: Path) -> Browser:
+    """A person who may do everything."""
+    browser = Browser(SERVER_NAME="127.0.0.1")
+    browser.force_login(User.objects.create_superuser("admin", password=None))
+    return browser
+
+
+@pytest.fixture
+def model(database: Path, tmp_path: Path) -> Iterator[LanguageModel]:
+    """A registered model with one alias."""
+    (file,) = tiny_models.write_gguf(tmp_path / "a.gguf")
+    yield importing.register(file, "tiny", aliases=["small"])
+    shutil.rmtree(settings.LMSP.models_dir)
+    settings.LMSP.models_dir.mkdir()
+
+
+def edit(browser: Browser, **fields: str) -> str:
+    """Send the form, and return what it is refused for."""
+    page = browser.post(f"{LIST}tiny/change/", {"aliases": "small", **fields})
+    found = re.findall(r'<ul class="errorlist"[^>]*>(.*?)</ul>', page.content.decode(), re.DOTALL)
+    assert (page.status_code == 302) == (not found)
+    return html.unescape(" ".join(found))
+
+
+def test_names_sampling_and_context_are_set(admin: Browser, model: LanguageModel) -> None:
+    assert edit(admin, aliases="fast, small,fast", temperature="0.5", top_p="0", max_context_length="200") == ""
+    model.refresh_from_db()
+    assert model.sampling == {"temperature": 0.5, "top_p": 0.0}
+    assert (model.context_length, model.engine_key) == (200, f"{model.digest}:200")
+    assert naming.find("fast") == naming.find("small") == model
+    changes: dict[str, Any] = {}
+    for entry in AuditEntry.objects.filter(action="changed"):
+        changes |= entry.detail["changes"]
+    assert changes.keys() == {"aliases", "sampling", "max_context_length"}
+    assert edit(admin, aliases="") == ""
+    model.refresh_from_db()
+    assert (model.sampling, model.context_length, model.engine_key) == ({}, 256, model.digest)
+    assert naming.find("fast") is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"temperature": "2.5"}, "from 0 to 2"),
+        ({"temperature": "nan"}, "Enter a number"),
+        ({"top_p": "-1"}, "from 0 to 1"),
+        ({"max_context_length": "257"}, "from 128 to 256"),
+        ({"max_context_length": "1"}, "from 128 to 256"),
+        ({"aliases": "tiny"}, "is the id of a model"),
+        ({"aliases": "../x"}, "cannot be"),
+        ({"aliases": "a\x00b"}, "Null characters"),
+    ],
+    ids=["hot", "no-number", "negative", "long", "short", "id", "path", "null"],
+)
+def test_what_cannot_be_is_refused(admin: Browser, model: LanguageModel, fields: dict[str, str], reason: str) -> None:
+    assert reason in edit(admin, **fields)
+    model.refresh_from_db()
+    assert (model.sampling, model.max_context_length) == ({}, None)
+    assert naming.find("small") == model
+
+
+def test_a_forged_form_changes_nothing_else(admin: Browser, model: LanguageModel) -> None:
+    forged = {"file": "../../etc/passwd", "digest": "sha256:0", "file_state": "corrupt", "files": "[]"}
+    assert edit(admin, **forged) == ""
+    after = LanguageModel.objects.get()
+    assert all(str(getattr(after, name)) == str(getattr(model, name)) for name in forged)
+    for address in ("add/", "tiny/delete/"):
+        assert admin.post(f"{LIST}{address}", {"id": "x", "post": "yes"}).status_code == 403
+
+
+def test_files_are_read_again_when_it_is_asked_for(admin: Browser, model: LanguageModel) -> None:
+    good = model.path.read_bytes()
+    found = model.path.stat()
+    # In place, and as if nothing had been.
+    model.path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    os.utime(model.path, ns=(found.st_atime_ns, found.st_mtime_ns))
+    model_checks.verify_on_schedule()
+    assert LanguageModel.objects.get().file_state == FileState.READY
+    admin.post(LIST, {"action": "read_again", "_selected_action": [model.pk]})
+    assert "within five minutes" in html.unescape(admin.get(LIST).content.decode())
+    model_checks.verify_on_schedule()
+    assert LanguageModel.objects.get().file_state == FileState.CORRUPT
+    model.path.write_bytes(good)
+    model_checks.verify_on_schedule()
+    assert verifying.is_unchanged(LanguageModel.objects.get())
