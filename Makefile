@@ -9,10 +9,10 @@ BOOTSTRAP := $(PYTHON) -m lmsp_site.bootstrap
 MANAGE := LMSP_DATA_DIR=.cache/check-data $(VENV_PYTHON) manage.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak check format bench prepare clean
+.PHONY: help run test soak check format bench screenshots prepare clean
 
 help: ## List the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  LMSP_DATA_DIR, LMSP_HOST and LMSP_PORT say where 'make run' keeps its data and listens;"
 	@echo "  ARGS is passed on: make test ARGS='-k cancel'."
@@ -44,6 +44,9 @@ format: prepare ## Format the code and apply the safe fixes
 
 bench: prepare ## Measure the service
 	@exec $(VENV_PYTHON) -m bench $(ARGS)
+
+screenshots: prepare ## Take the pictures of the admin that the documentation shows
+	@exec $(VENV_PYTHON) -m bench.screenshots
 
 prepare: # The environment with the tools of development, and the demo model.
 	@$(BOOTSTRAP) prepare

@@ -36,11 +36,13 @@ class Service:
     Args:
         data_dir: an empty directory; the service's log lies beside it.
         model: the model file that it is to run.
+        model_id: what the model is called.
         environment: what an operator would set.
     """
 
-    def __init__(self, data_dir: Path, model: Path, **environment: str) -> None:
+    def __init__(self, data_dir: Path, model: Path, model_id: str = MODEL, **environment: str) -> None:
         self.data_dir = data_dir
+        self._model_id = model_id
         self.log = data_dir.with_suffix(".log")
         self._model = model
         self.address = (_HOST, free_port())
@@ -51,7 +53,7 @@ class Service:
 
     def __enter__(self) -> Self:
         self.token = self.manage("create_client", "bench")["token"]
-        self.manage("add_model", str(self._model), "--id", MODEL)
+        self.manage("add_model", str(self._model), "--id", self._model_id)
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "manage.py", "serve"],

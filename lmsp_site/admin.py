@@ -1,10 +1,12 @@
 """The service's configuration and the audit log in the admin, and what the other apps' pages have in common."""
 
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.models import Group, User
 from django.db import transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
@@ -13,11 +15,34 @@ from lmsp_site import audit_log
 from lmsp_site.audit_log import Action, Actor, AuditEntry
 from lmsp_site.models import ServiceConfig
 
+if TYPE_CHECKING:  # The theme has no types of its own.
+    from django.contrib.admin import ModelAdmin
+    from django.contrib.admin.views.main import ChangeList
+    from django.contrib.auth.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+else:
+    from unfold.admin import ModelAdmin
+    from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+    from unfold.views import ChangeList
 
-class ReadOnlyAdmin(admin.ModelAdmin):
+
+class UncountedList(ChangeList):
+    """A list that does not say how many rows there would be without its filters: nobody has counted them."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Find the rows of the page."""
+        super().get_results(request)
+        if self.full_result_count is None:
+            self.full_result_count = self.result_count
+
+
+class ReadOnlyAdmin(ModelAdmin):
     """A table that people read and the service writes."""
 
     show_full_result_count = False
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        """Count nothing."""
+        return UncountedList
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Nothing is added by hand."""
@@ -32,7 +57,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):
         return False
 
 
-class AuditedAdmin(admin.ModelAdmin):
+class AuditedAdmin(ModelAdmin):
     """A table whose changes by hand are written into the audit log, in the transaction of the change."""
 
     def action_of(self, changed: Collection[str]) -> Action:
@@ -52,6 +77,20 @@ class AuditedAdmin(admin.ModelAdmin):
         if changes:
             audit_log.record(Actor.admin(request), self.action_of(changes), obj, changes=changes)
 
+    def save_related(self, request: HttpRequest, form: forms.ModelForm, formsets: Any, change: bool) -> None:
+        """Store what the row refers to, such as the roles of a person."""
+        obj = form.instance
+        before = _relations(obj)
+        super().save_related(request, form, formsets, change)
+        after = _relations(obj)
+        changes = {
+            name: {"added": sorted(after[name] - before[name]), "removed": sorted(before[name] - after[name])}
+            for name in after
+            if before[name] != after[name]
+        }
+        if changes:
+            audit_log.record(Actor.admin(request), Action.CHANGED, obj, changes=changes)
+
     def delete_model(self, request: HttpRequest, obj: Model) -> None:
         """Delete the row, whose id and name the entry keeps."""
         with transaction.atomic():
@@ -67,8 +106,9 @@ class AuditedAdmin(admin.ModelAdmin):
 
 
 def _fields(obj: Model) -> dict[str, Any]:
-    # What cannot be edited at all, such as the hash of a token, is nobody's to read.
-    return {field.name: field.value_from_object(obj) for field in obj._meta.concrete_fields if field.editable}
+    # What cannot be edited at all, such as the hash of a token, is nobody's to read; nor is that of a password.
+    fields = [field for field in obj._meta.concrete_fields if field.editable and field.name != "password"]
+    return {field.name: field.value_from_object(obj) for field in fields}
 
 
 @admin.register(AuditEntry)
@@ -82,11 +122,38 @@ class AuditEntryAdmin(ReadOnlyAdmin):
     date_hierarchy = "at"
 
 
+def _relations(obj: Model) -> dict[str, set[str]]:
+    return {field.name: set(map(str, getattr(obj, field.name).all())) for field in obj._meta.many_to_many}
+
+
+_SECTIONS = (
+    ("Identity", ("service_id", "name"), "What programs are told at /.well-known/lmsp. The id never changes."),
+    (
+        "After a restart",
+        ("default_on_restart", "max_attempts"),
+        "What becomes of tasks that ran. A request may say so itself (on_restart); this is for those that do not.",
+    ),
+    (
+        "Kept for",
+        ("retention_days", "idempotency_hours"),
+        "What is older is removed within minutes, a little at a time. A shorter time frees space and cannot be undone; "
+        "the dashboard tells how large the database becomes.",
+    ),
+)
+
+
 @admin.register(ServiceConfig)
 class ServiceConfigAdmin(AuditedAdmin):
-    """One row, edited in place; an edit is in force at once."""
+    """One row, edited in place; an edit is in force at once, without a restart."""
 
     readonly_fields = ("service_id",)
+    list_display = ("name", "service_id", "default_on_restart", "retention_days")
+
+    def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> list[tuple[Any, Any]]:
+        """Return the fields by what they are about; one that is about nothing of it comes last."""
+        left = [name for name in self.get_fields(request, obj) if not any(name in names for _, names, _ in _SECTIONS)]
+        sections = [(title, {"fields": names, "description": description}) for title, names, description in _SECTIONS]
+        return [*sections, ("More", {"fields": left})] if left else sections
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """There is exactly one."""
@@ -95,3 +162,23 @@ class ServiceConfigAdmin(AuditedAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """The service cannot be without it."""
         return False
+
+
+# Django's own pages for people and roles, in the theme.
+admin.site.unregister(User)
+admin.site.unregister(Group)
+
+
+@admin.register(User)
+class PersonAdmin(AuditedAdmin, UserAdmin):
+    """People who may sign in here; each change of one is in the audit log, and never a password."""
+
+    form = UserChangeForm
+    add_form = UserCreationForm
+    change_password_form = AdminPasswordChangeForm
+    list_display = ("username", "email", "is_active", "is_staff", "is_superuser", "last_login")
+
+
+@admin.register(Group)
+class RoleAdmin(AuditedAdmin, GroupAdmin):
+    """Roles: sets of permissions."""

@@ -1,18 +1,24 @@
 """The admin's own pages."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
-from django.contrib.admin import AdminSite
-from django.contrib.admin.forms import AdminAuthenticationForm
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from lmsp_site import health, login_throttle
+from tasks_app.board.permission import may_watch
+
+if TYPE_CHECKING:  # The theme has no types of its own.
+    from django.contrib.admin import AdminSite
+    from django.contrib.admin.forms import AdminAuthenticationForm as AuthenticationForm
+else:
+    from unfold.forms import AuthenticationForm
+    from unfold.sites import UnfoldAdminSite as AdminSite
 
 
-class LoginForm(AdminAuthenticationForm):
+class LoginForm(AuthenticationForm):
     """User and password, the latter not looked at after too many failures; `retry_after` says for how many seconds."""
 
     retry_after: int | None = None
@@ -36,8 +42,13 @@ class ServiceAdminSite(AdminSite):
     """The admin, whose start page says what hinders the service."""
 
     site_header = site_title = "LMSP service"
-    index_title = "Administration"
+    index_title = "Dashboard"
+    index_template = "lmsp_site/dashboard.html"
     login_form = LoginForm
+
+    def each_context(self, request: HttpRequest) -> dict[str, Any]:
+        """Return what every page is made with; the colours are in a file, since no style may stand in a page."""
+        return {**super().each_context(request), "colors": None}
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the form, or sign in; 429 after too many failures."""
@@ -49,9 +60,11 @@ class ServiceAdminSite(AdminSite):
         return answer
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
-        """Show the start page, and above it what ``/readyz`` would say."""
-        for fault in filter(None, health.checks().values()):
-            messages.error(request, fault)
-        for remark in health.remarks().values():
-            messages.warning(request, remark)
-        return super().index(request, extra_context)
+        """Show the dashboard, and above it what ``/readyz`` would say to somebody who may not watch."""
+        watches = may_watch(request.user)
+        if not watches:
+            for fault in filter(None, health.checks().values()):
+                messages.error(request, fault)
+            for remark in health.remarks().values():
+                messages.warning(request, remark)
+        return super().index(request, {"watches": watches, **(extra_context or {})})

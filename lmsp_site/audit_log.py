@@ -45,6 +45,8 @@ class Action(models.TextChoices):
     ROTATED = "rotated"
     REVOKED = "revoked"
     DELETED = "deleted"
+    CANCELLED = "cancelled"
+    RERUN = "rerun", "run again"
 
 
 class ActorKind(models.TextChoices):

@@ -67,6 +67,14 @@ def refused_socket(headers: Iterable[tuple[bytes, bytes]]) -> Forbidden | None:
     )
 
 
+def is_own_page(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Tell whether a socket was opened by a page of this very service; what sends no origin was not."""
+    pairs = list(headers)
+    host = "".join(headers_named(pairs, b"host"))
+    named = headers_named(pairs, b"origin")
+    return bool(named) and all(_is_own(origin, host) for origin in named)
+
+
 def _is_allowed(origin: str) -> bool:
     return origin.lower() in {allowed.lower() for allowed in settings.LMSP.allowed_origins}
 

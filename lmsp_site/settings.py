@@ -1,6 +1,6 @@
 """Django settings; what an operator may set is in ``configuration.py``."""
 
-from lmsp_site import __version__, address, configuration, data_dir, logs
+from lmsp_site import __version__, address, admin_theme, configuration, data_dir, logs
 
 LMSP = configuration.from_environment()
 data_dir.prepare(LMSP.data_dir)
@@ -26,6 +26,8 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
     "channels",
     "django_q",
+    # The theme's templates stand before those of Django's admin.
+    "unfold.apps.BasicAppConfig",
     "lmsp_site.apps.ServiceAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -79,6 +81,9 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 
+# The theme would keep what somebody has searched for, and show it when it is not so any more.
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
+
 STATIC_URL = "/static/"
 # The packages' own files, served from where they are installed: no collectstatic step.
 WHITENOISE_USE_FINDERS = True
@@ -92,6 +97,7 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 # proxy, `response_headers` marks cookies as secure.
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Strict"
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+LOGIN_REDIRECT_URL = "/admin/"
 CSRF_FAILURE_VIEW = "lmsp_site.views.csrf_failure"
 APPEND_SLASH = True
 SILENCED_SYSTEM_CHECKS = [
@@ -145,6 +151,8 @@ Q_CLUSTER = {
     "save_limit": 250,
     "label": "Job runner",
 }
+
+UNFOLD = admin_theme.UNFOLD
 
 LOGGING = logs.configuration(LMSP.log_format, LMSP.log_level)
 # It reports every job twice at INFO; what a job did is said by the task's own lines.

@@ -7,4 +7,4 @@ class TasksConfig(AppConfig):
     """Tasks, their event logs, responses and idempotency keys."""
 
     name = "tasks_app"
-    verbose_name = "Tasks"
+    verbose_name = "Work"

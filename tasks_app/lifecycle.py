@@ -248,6 +248,17 @@ def cancel(task_id: str) -> Status:
     return status
 
 
+def amend(task_id: str, *, priority: int | None = None, on_restart: str | None = None) -> bool:
+    """Change how a task that still waits is queued and recovered; tell whether it waited. No reader can see it."""
+    given = {"priority": priority, "on_restart": on_restart}
+    columns = {name: value for name, value in given.items() if value is not None}
+
+    def decide(record: Record) -> Change | None:
+        return Change(record, dict(columns), None) if record.status == Status.QUEUED else None
+
+    return bool(apply([task_id], decide))
+
+
 def finish_cancel(task_id: str, attempt: int | None = None) -> bool:
     """Take a task from ``cancelling`` to ``cancelled``, once nothing computes for it any more."""
 

@@ -1,4 +1,4 @@
-"""TABLES tasks, task_events, responses and idempotency_keys, a task's snapshot, statistics and usage."""
+"""TABLES tasks, task_events, responses and idempotency_keys, a task's snapshot, statistics, minutes and usage."""
 
 from datetime import datetime
 
@@ -308,6 +308,23 @@ class Statistic(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} {self.labels}"
+
+
+class Minute(models.Model):
+    """What the service had counted, and what waited, at the beginning of one minute. ``board.history`` writes it."""
+
+    minute = models.PositiveIntegerField(primary_key=True, help_text="Minutes since 1970, UTC.")
+    output_tokens = models.FloatField(help_text="Generated since the service's first start.")
+    finished = models.FloatField(help_text="Tasks finished since then.")
+    failed = models.JSONField(default=dict, help_text="Of these the failed ones, by error code.")
+    waiting = models.PositiveIntegerField()
+    running = models.PositiveIntegerField()
+
+    class Meta:
+        db_table = "minutes"
+
+    def __str__(self) -> str:
+        return str(self.minute)
 
 
 class Usage(models.Model):

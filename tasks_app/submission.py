@@ -46,6 +46,7 @@ def submit(
     key: idempotency.Claim | None,
     answer: Callable[[Task], dict[str, Any]],
     said_before: Sequence[Item] | None = None,
+    beside: Callable[[Task], None] | None = None,
 ) -> Accepted:
     """Accept a validated request.
 
@@ -56,6 +57,7 @@ def submit(
         key: its idempotency key.
         answer: makes the body of a 202 from the new task, to be stored with the key.
         said_before: the conversation before the input, where the caller itself remembers the previous response.
+        beside: writes what else is to be stored with a new task, in its transaction.
 
     Raises:
         ProtocolError: unknown model, a conversation that cannot be gone on with, a prompt that does not fit, a
@@ -106,6 +108,8 @@ def submit(
         if key:
             idempotency.store(key, task, status=None if foreground else 202, body=None if foreground else answer(task))
         queue.ring()
+        if beside:
+            beside(task)
         return Accepted(task)
 
     return group_commit.write(write)

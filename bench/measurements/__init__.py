@@ -8,6 +8,7 @@ from collections.abc import Callable
 from bench.findings import Finding
 from bench.measurements import (
     accepting,
+    admin,
     at_once,
     authentication,
     backup,
@@ -38,6 +39,7 @@ ALL: dict[str, Callable[[Subjects], list[Finding]]] = {
     "purge": purge.measure,
     "streams": streams.measure,
     "loading": loading.measure,
+    "admin": admin.measure,
     # Last, when the service has worked and nothing else needs to run any more.
     "memory": memory.measure,
 }

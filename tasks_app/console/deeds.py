@@ -1,5 +1,7 @@
 """What a person does to a task: run it again."""
 
+from collections.abc import Callable
+
 from tasks_app import inputs, responses, submission
 from tasks_app.models import Task
 
@@ -8,10 +10,11 @@ class NothingToRun(Exception):
     """The task has no request."""
 
 
-def rerun(task: Task) -> Task:
+def rerun(task: Task, beside: Callable[[Task], None] | None = None) -> Task:
     """Accept a new task with the request, policy, priority, metadata and client of `task`.
 
-    The seed is part of the request: where the engine is the same and decodes nothing else, so is the text.
+    What `beside` writes is stored with it. The seed is part of the request: where the engine is the same and decodes
+    nothing else, so is the text.
 
     Raises:
         NothingToRun: its request is not known.
@@ -33,6 +36,6 @@ def rerun(task: Task) -> Task:
         # Nobody waits for the answer: unless it is stored, nobody can have it.
         "store": True,
     }
-    accepted = submission.submit(task.client, fields, foreground=False, key=None, answer=lambda _: {})
+    accepted = submission.submit(task.client, fields, foreground=False, key=None, answer=lambda _: {}, beside=beside)
     assert accepted.task is not None
     return accepted.task

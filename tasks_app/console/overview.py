@@ -27,6 +27,16 @@ _FRONT = 1000
 
 def overview() -> dict[str, Any]:
     """Return everything; sizes in bytes, times in seconds, moments in Unix seconds."""
+    return {**standing(), **present(), "processes": _processes(), "tasks": _by_status(), "last_hour": _last_hour()}
+
+
+def present() -> dict[str, Any]:
+    """Return what changes by the second: what waits and what runs. Finished tasks are not looked at."""
+    return {"queue": _queue(), "running": list(_running())}
+
+
+def standing() -> dict[str, Any]:
+    """Return how the service is, found out without a look at its tasks."""
     config = ServiceConfig.current()
     return {
         "service": {
@@ -37,14 +47,9 @@ def overview() -> dict[str, Any]:
             "data_dir": str(settings.LMSP.data_dir),
         },
         "served_by": _served_by(settings.LMSP.run_dir / "serve.lock"),
-        "processes": _processes(),
         "workers": len(ownership.living()),
         "ready": health.checks(),
         "remarks": health.remarks(),
-        "tasks": _by_status(),
-        "last_hour": _last_hour(),
-        "queue": _queue(),
-        "running": list(_running()),
         "models": list(_models()),
         "storage": _storage(),
         "retention": {"days": config.retention_days, "idempotency_hours": config.idempotency_hours},

@@ -185,3 +185,16 @@ def test_an_edit_of_the_configuration_is_in_force_at_once(service: Service, admi
 def test_a_client_token_opens_no_admin(service: Service) -> None:
     answer = service.request("GET", "/admin/tasks_app/task/", follow_redirects=False)
     assert (answer.status_code, answer.headers["location"].split("?")[0]) == (302, "/admin/login/")
+
+
+def test_a_person_runs_a_task_again_and_it_is_written_down(
+    service: Service, admin: httpx.Client, done: dict[str, Any]
+) -> None:
+    page = submit(admin, f"/admin/tasks_app/task/{done['id']}/rerun/")
+    new = page.url.path.split("/")[4]
+    assert new != done["id"]
+    again = service.finished(new)
+    assert (again["model"], again["usage"]) == (done["model"], done["usage"])
+    assert service.text_on_disk(new) == service.text_on_disk(done["id"])
+    written = "SELECT action, detail FROM audit_log WHERE subject_id = ?"
+    assert service.sql(written, done["id"])[-1] == ("rerun", f'{{"new_task": "{new}"}}')

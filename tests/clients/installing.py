@@ -46,7 +46,14 @@ def node_modules() -> Path:
     if not (shutil.which("node") and shutil.which("npm")):
         assert "CI" not in os.environ, "the tests of the JavaScript client need node and npm"
         pytest.skip("node and npm are not installed: apt install nodejs npm")
-    place, source = _CACHE / "js", HERE / "js"
+    place = npm_modules(HERE / "js", _CACHE / "js")
+    for script in (HERE / "js").glob("*.mjs"):
+        shutil.copy(script, place)
+    return place
+
+
+def npm_modules(source: Path, place: Path) -> Path:
+    """Install what a folder's lock file names into `place`, unless it is there, and return that."""
     what = [(source / name).read_bytes() for name in _NPM_FILES]
     if _is_new(place, *what):
         shutil.rmtree(place, ignore_errors=True)
@@ -55,8 +62,6 @@ def node_modules() -> Path:
             shutil.copy(source / name, place)
         _run("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", cwd=place)
         _note(place, *what)
-    for script in source.glob("*.mjs"):
-        shutil.copy(script, place)
     return place
 
 

@@ -67,8 +67,8 @@ def sign_in(page: Page, service: Service, password: str) -> None:
     page.goto(f"{service.url}/admin/")
     page.fill("#id_username", "admin")
     page.fill("#id_password", password)
-    page.click("input[type=submit]")
-    page.wait_for_selector("#content-main")
+    page.click("button[type=submit]")
+    page.wait_for_selector("#content-main", state="attached")
 
 
 def attempts(service: Service) -> list[tuple[str, dict[str, Any]]]:
@@ -166,7 +166,8 @@ def test_a_page_of_the_allowed_origin_may_use_its_token(guarded: Service, page: 
 def test_our_own_pages_work_under_their_policy(guarded: Service, password: str, page: Page) -> None:
     complaints = Complaints(page)
     page.goto(f"{guarded.url}/admin/login/")
-    assert page.evaluate("getComputedStyle(document.querySelector('#header')).backgroundColor") != "rgba(0, 0, 0, 0)"
+    button = "getComputedStyle(document.querySelector('button[type=submit]')).backgroundColor"
+    assert page.evaluate(button) != "rgba(0, 0, 0, 0)"
     sign_in(page, guarded, password)
     for path in ("tasks_app/task/", "clients_app/client/", "lmsp_site/serviceconfig/1/change/", "auth/user/add/"):
         page.goto(f"{guarded.url}/admin/{path}", wait_until="networkidle")

@@ -29,7 +29,7 @@ def test_the_list_tells_what_became_of_each(user: User) -> None:
     page = text(browser(user).get(LIST))
     for codes in (waiting, old, done):
         assert codes["user_code"] in page
-    assert re.findall(r'field-state">(\w+)', page) == ["Approved", "expired", "Pending"]
+    assert re.findall(r"field-state[^>]*>\s*(\w+)", page) == ["Approved", "expired", "Pending"]
     assert row(waiting).device_code_hash not in page
     for query in ("?q=waits", "?status__exact=pending", "?o=2", "?o=3"):
         assert browser(user).get(LIST + query).status_code == 200
@@ -75,7 +75,7 @@ def test_a_decision_that_makes_no_sense_is_told(user: User, fields: dict[str, An
     codes = asked("tasks:read")
     opened = browser(user)
     opened.post(address(codes, "decide"), fields)
-    assert 'class="error"' in text(opened.get(address(codes, "change")))
+    assert 'class="errornote ' in text(opened.get(address(codes, "change")))
     assert row(codes).status == Status.PENDING
 
 

@@ -22,6 +22,7 @@ from lmsp_site.watchdogs import Unanswered
 from models_app.engines.client import EngineUnavailable, HostClient
 from models_app.loading import Attendant
 from tasks_app import recovery
+from tasks_app.board import history
 from tasks_app.stalling import StallWatch
 
 _ANSWER_TIMEOUT_SECONDS = 2.0
@@ -95,6 +96,7 @@ def _engine_host(configuration: Configuration) -> ChildSpec:
 
 def _workers(configuration: Configuration) -> ChildSpec:
     watch, log, attendant = StallWatch(), wal.Keeper(configuration.database), Attendant()
+    minutes = history.Keeper()
 
     def stalled() -> bool:
         log.tend()
@@ -103,6 +105,7 @@ def _workers(configuration: Configuration) -> ChildSpec:
                 # Whoever locks the database must not keep this process from its other duties.
                 cursor.execute(f"PRAGMA busy_timeout={_LOCK_PATIENCE_MS}")
             recovery.sweep()
+            minutes.tend()
             attendant.tend()
             return watch.stalled()
         except DatabaseError as error:
