@@ -75,13 +75,14 @@ def examine(schema: dict[str, Any]) -> str | None:
 @lru_cache(maxsize=64)
 def _verdict(text: str) -> str | None:
     schema = json.loads(text)
-    return _examine_in_child(text) if _has_expressions(schema) else examine(schema)
+    return _examine_in_child(text) if has_expressions(schema) else examine(schema)
 
 
-def _has_expressions(value: Any) -> bool:
+def has_expressions(value: Any) -> bool:
+    """Tell whether a schema has what llguidance's bounds do not hold for."""
     if isinstance(value, dict):
-        return not _EXPRESSIONS.isdisjoint(value) or any(map(_has_expressions, value.values()))
-    return isinstance(value, list) and any(map(_has_expressions, value))
+        return not _EXPRESSIONS.isdisjoint(value) or any(map(has_expressions, value.values()))
+    return isinstance(value, list) and any(map(has_expressions, value))
 
 
 def _examine_in_child(text: str) -> str | None:

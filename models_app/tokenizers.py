@@ -39,6 +39,9 @@ class Tokenizer(Protocol):
     def special_tokens(self) -> list[str]:
         """The names of tokens that steer the model, such as those that begin and end a turn."""
 
+    def piece(self, token: int) -> bytes:
+        """Return the bytes that a token adds to a text: none for those that only steer the model."""
+
     def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """Return the token ids of `text`; `parse_special` reads the names of special tokens as such."""
 

@@ -1,6 +1,5 @@
 """One attempt of a task: from its claim to whatever end it has."""
 
-import hashlib
 import logging
 import time
 from collections.abc import Callable
@@ -33,11 +32,12 @@ from tasks_app import (
     lifecycle,
     ownership,
     queue,
+    reading,
     responses,
     snapshot,
     statistics,
     storage,
-    text_format,
+    tools,
 )
 from tasks_app.lifecycle import Fenced, Orphan, Run
 from tasks_app.models import Task
@@ -78,7 +78,10 @@ class Attempt:
         self._spec = spec
         self._progress = progress
         self._position = len(progress.tokens) if progress else 0
-        self._output = Output.of(task.id) if task.status == Status.RUNNING else Output(task.id)
+        request = responses.DEFAULTS | responses.of(task).request
+        parser = reading.parser(request)
+        self._ends_by_itself = tools.must_call(request)
+        self._output = Output.of(task.id, parser) if task.status == Status.RUNNING else Output(task.id, parser)
         self._place: tuple[int, str] | None = None
         self._admitted = False
         self._shown = 0.0
@@ -186,9 +189,11 @@ class Attempt:
                     self._admitted = True
                     self._place = (message.slot, address.fingerprint)
                 elif isinstance(message, Replayed):
-                    self._check_replay(message)
+                    self._take_up(message)
+                    self._end_if_over(generation)
                 elif isinstance(message, Tokens):
                     self._append(message)
+                    self._end_if_over(generation)
                 elif isinstance(message, Finished):
                     self._finish(message)
                     return
@@ -230,7 +235,9 @@ class Attempt:
             stop=request["stop"],
             resume=resume,
             checkpoint=checkpoints.of(self._task),
-            grammar=text_format.grammar_of(request["text"]["format"]),
+            grammar=reading.grammar(request),
+            marks=reading.marks(request),
+            reasoning_end=reading.reasoning_end(request),
             top_logprobs=request["top_logprobs"],
         )
 
@@ -240,14 +247,25 @@ class Attempt:
         with self._times.commit():
             self._commit(new, lambda: lifecycle.append(self._run, self._position, new.tokens, new.rows, events))
 
+    def _end_if_over(self, generation: Generation) -> None:
+        """Have the engine stop when the rest would be left out; its last message tells how much it had computed.
+
+        Where calls are demanded it ends by itself, after a few tokens, and always after the same ones.
+        """
+        if self._output.is_over and not self._ends_by_itself:
+            generation.cancel()
+
     def _finish(self, last: Finished) -> None:
-        if last.reason == "cancelled":
+        over = self._output.is_over
+        if last.reason == "cancelled" and not over:
             raise Fenced(self._run.task_id)
         self._times.arrived(len(last.tokens))
         self._times.ended()
-        reason = "max_output_tokens" if last.reason == "length" else None
         closing = self._output.write(last.text, last.logprobs)
+        reason = "max_output_tokens" if last.reason == "length" and not self._output.is_over else None
         closing += self._output.close("incomplete" if reason else "completed")
+        if self._output.has_reasoning:
+            self._output.reasoning_tokens = int(last.timings.get("reasoning_tokens", 0))
         self._commit(
             last,
             lambda: lifecycle.complete(
@@ -277,13 +295,12 @@ class Attempt:
         self._place = None
         self._position += len(new.tokens)
 
-    def _check_replay(self, replayed: Replayed) -> None:
+    def _take_up(self, replayed: Replayed) -> None:
         logger.info("replayed", extra=self._log | {"tokens": self._position, "from_checkpoint": replayed.restored})
-        text = self._output.text
-        if replayed.text_sha256 != hashlib.sha256(text.encode()).hexdigest():
+        if not self._output.take_up(replayed.text):
             logger.warning(
                 "the journal and the log tell different texts",
-                extra=self._log | {"log_length": len(text), "journal_length": replayed.text_length},
+                extra=self._log | {"log_length": len(self._output.text), "journal_length": len(replayed.text)},
             )
 
     def _look(self) -> None:

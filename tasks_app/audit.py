@@ -26,6 +26,11 @@ _STATE = {
     "response.cancelling": "cancelling",
     **_TERMINAL,
 }
+_DELTAS = {
+    "response.output_text.delta",
+    "response.function_call_arguments.delta",
+    "response.reasoning_summary_text.delta",
+}
 _GUARDS = {
     "unfinished_tasks_are_not_deleted": "tasks",
     "events_of_unfinished_tasks_are_not_changed": "task_events",
@@ -49,10 +54,11 @@ class _Log:
     state: str | None = None
     terminals: int = 0
     after_terminal: int = 0
-    text: list[str] = field(default_factory=list)
+    texts: dict[int, list[str]] = field(default_factory=dict)
+    opened: list[int] = field(default_factory=list)
     terminal_type: str | None = None
     response: dict[str, Any] = field(default_factory=dict)
-    terminal_text: str | None = None
+    stored: list[str] | None = None
     first_types: list[str] = field(default_factory=list)
     unreadable: list[int] = field(default_factory=list)
 
@@ -71,17 +77,20 @@ class _Log:
             self.unreadable.append(number)
 
     def _apply(self, kind: str, data: str) -> None:
-        if kind == "response.output_text.delta":
-            self.text.append(json.loads(data)["delta"])
+        if kind in _DELTAS:
+            fields = json.loads(data)
+            self.texts.setdefault(fields.get("output_index", 0), []).append(fields["delta"])
+        elif kind == "response.output_item.added":
+            self.opened.append(json.loads(data).get("output_index", 0))
         elif kind == "response.queued":
-            self.text = []
+            self.texts, self.opened = {}, []
         if kind in _STATE:
             self.state = _STATE[kind]
         if kind in _TERMINAL:
             self.terminals += 1
             self.terminal_type = kind
             self.response = json.loads(data)["response"]
-            self.terminal_text = _output_text(self.response)
+            self.stored = [_text(item) for item in self.response["output"]]
 
 
 def audit(database: Path) -> dict[str, Any]:
@@ -150,8 +159,10 @@ def _judge(log: _Log, row: tuple[Any, ...]) -> Iterator[tuple[str, str]]:
         yield "events_are_readable", f"event {log.unreadable[0]} cannot be read"
     if finished is (finished_at is None):
         yield "finished_at_agrees_with_status", f"status {status}, finished_at {finished_at}"
-    text = "".join(log.text)
-    if log.terminal_text is not None and log.terminal_text != text:
+    if log.opened != list(range(len(log.opened))):
+        yield "items_are_opened_once", f"items are opened in the order {log.opened}"
+    said = {place: text for place, texts in log.texts.items() if (text := "".join(texts))}
+    if log.stored is not None and said != {place: text for place, text in enumerate(log.stored) if text}:
         yield "deltas_equal_text", "the joined deltas differ from the text of the terminal event"
     if response_id is None:
         yield "task_has_response", "the task has no response"
@@ -163,10 +174,11 @@ def _judge(log: _Log, row: tuple[Any, ...]) -> Iterator[tuple[str, str]]:
         yield "journal_agrees_with_count", f"{journal_bytes or 0} bytes of journal for {output_tokens} tokens"
 
 
-def _output_text(response: dict[str, Any]) -> str:
-    return "".join(
-        part["text"] for item in response["output"] for part in item.get("content", ()) if part["type"] == "output_text"
-    )
+def _text(item: dict[str, Any]) -> str:
+    """Return what the deltas of an item have to add up to."""
+    if item["type"] == "function_call":
+        return str(item["arguments"])
+    return "".join(part["text"] for part in item["summary" if item["type"] == "reasoning" else "content"])
 
 
 def _strays(connection: sqlite3.Connection) -> Iterator[Violation]:

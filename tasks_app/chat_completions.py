@@ -32,12 +32,16 @@ def failure(response: dict[str, Any]) -> ProtocolError | None:
 
 def completion(response: dict[str, Any]) -> dict[str, Any]:
     """Return the ``chat.completion`` of a response that has ended without a failure."""
+    calls = _calls(response)
     message: dict[str, Any] = {
         "role": "assistant",
-        "content": responses.output_text(response),
+        # Beside calls the official API says nothing by null.
+        "content": responses.output_text(response) or (None if calls else ""),
         "refusal": None,
         "annotations": [],
     }
+    if calls:
+        message["tool_calls"] = [_tool_call(call) for call in calls]
     logprobs = _said_of_tokens(responses.output_logprobs(response))
     choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": _finish_reason(response)}
     metadata = {"metadata": response["metadata"]} if response["metadata"] else {}
@@ -52,6 +56,7 @@ class Chunks:
         self._head: dict[str, Any] = {}
         self._with_usage = with_usage
         self._sent = 0
+        self._places: dict[int, int] = {}  # Of calls: their index among the items, and among the calls.
         self._logprobs_sent = 0
 
     def of(self, entry: Entry) -> Iterator[dict[str, Any]]:
@@ -59,6 +64,13 @@ class Chunks:
         if entry.type == EventType.OUTPUT_TEXT_DELTA:
             fields = entry.fields()
             yield self._text(fields["delta"], fields["logprobs"])
+        elif entry.type == EventType.FUNCTION_CALL_ARGUMENTS_DELTA:
+            fields = entry.fields()
+            yield self._arguments(fields["output_index"], fields["delta"])
+        elif entry.type == EventType.OUTPUT_ITEM_ADDED:
+            fields = entry.fields()
+            if fields["item"]["type"] == "function_call":
+                yield self._call(fields["output_index"], fields["item"])
         elif entry.type == EventType.CREATED:
             yield self._open(entry.fields()["response"])
         elif entry.is_terminal:
@@ -73,12 +85,22 @@ class Chunks:
         self._logprobs_sent += len(logprobs)
         return self._chunk({"content": text}, logprobs=_said_of_tokens(logprobs))
 
+    def _call(self, place: int, item: dict[str, Any]) -> dict[str, Any]:
+        index = self._places.setdefault(place, len(self._places))
+        return self._chunk({"tool_calls": [{"index": index, **_tool_call(item)}]})
+
+    def _arguments(self, place: int, text: str) -> dict[str, Any]:
+        return self._chunk({"tool_calls": [{"index": self._places[place], "function": {"arguments": text}}]})
+
     def _end(self, response: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if not self._head:
             yield self._open(response)
         # Where the log is gone, the key has kept all of the text in the response.
         if rest := responses.output_text(response)[self._sent :]:
             yield self._text(rest, responses.output_logprobs(response)[self._logprobs_sent :])
+        for place, item in enumerate(response["output"]):
+            if item["type"] == "function_call" and place not in self._places:
+                yield self._call(place, item)
         if error := failure(response):
             yield error.body()
             return
@@ -110,7 +132,18 @@ def _said_of_tokens(logprobs: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def _finish_reason(response: dict[str, Any]) -> str:
-    return "length" if response["status"] == "incomplete" else "stop"
+    if response["status"] == "incomplete":
+        return "length"
+    return "tool_calls" if _calls(response) else "stop"
+
+
+def _calls(response: dict[str, Any]) -> list[dict[str, Any]]:
+    return [item for item in response["output"] if item["type"] == "function_call"]
+
+
+def _tool_call(item: dict[str, Any]) -> dict[str, Any]:
+    function = {"name": item["name"], "arguments": item["arguments"]}
+    return {"id": item["call_id"], "type": "function", "function": function}
 
 
 def _usage(response: dict[str, Any]) -> dict[str, Any]:

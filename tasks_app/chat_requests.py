@@ -11,6 +11,7 @@ from tasks_app.input_items import MAX_ITEMS, read_item
 from tasks_app.items import Item
 from tasks_app.request_fields import ReasoningField, ResponseFormatField, TextField
 from tasks_app.serializers import ResponseRequest
+from tasks_app.tool_fields import ChatToolChoiceField, ChatToolsField
 
 _ROLES = ("developer", "system", "user", "assistant", "tool")
 # What a message may say that a model of this service cannot be told.
@@ -36,6 +37,7 @@ _ELSEWHERE = {
     "background": _RESPONSES_HAVE_IT,
     "max_tool_calls": _RESPONSES_HAVE_IT,
 }
+_NAMED_THERE = {"input": "messages", "reasoning": "reasoning_effort"}
 _MOST_TOKENS = 2**31 - 1
 _TAKES_NOTHING_BACK = "Chunks cannot be taken back for a retry; leave stream out, or stream from POST /v1/responses."
 
@@ -151,8 +153,10 @@ class ChatRequest(ResponseRequest):
     stream_options = StreamOptions(allow_null=True, default=None)
     n = Only(1, reason="This service gives one answer to a request; n must be 1.")
     modalities = Only(["text"], reason='This service answers in text only; modalities must be ["text"].')
-    functions = Only([], reason="This service cannot call functions yet; leave functions out.")
-    function_call = Only("auto", "none", reason='This service cannot call functions yet; use "auto" or "none".')
+    tools = ChatToolsField(allow_null=True, default=None)
+    tool_choice = ChatToolChoiceField(allow_null=True, default=None)
+    functions = Only([], reason="This is the older form; send tools.")
+    function_call = Only("auto", "none", reason="This is the older form; send tool_choice.")
     audio = Refused("This service answers in text only.")
     web_search_options = Refused("This service does not search the web.")
 
@@ -178,7 +182,8 @@ class ChatRequest(ResponseRequest):
 
 def named_as_sent(error: ProtocolError) -> ProtocolError:
     """Let an error about a conversation name the field that this API has for it."""
-    if error.param == "input":
-        error.param = "messages"
-        error.message = f"messages: {error.message.removeprefix('input: ')}"
+    if error.param in _NAMED_THERE:
+        name = _NAMED_THERE[error.param]
+        error.message = f"{name}: {error.message.removeprefix(f'{error.param}: ')}"
+        error.param = name
     return error

@@ -11,7 +11,8 @@ from clients_app.models import Client
 from lmsp_site.errors import Conflict, InvalidRequest, NotFound
 from models_app import chat
 from models_app.models import LanguageModel
-from tasks_app import compaction, inputs, items, responses
+from models_app.tool_prompts import Message
+from tasks_app import compaction, inputs, items, reading, responses, tools
 from tasks_app.input_items import MAX_ITEMS, MAX_TEXT
 from tasks_app.items import Item
 from tasks_app.models import Task
@@ -20,11 +21,15 @@ _MAX_REFERENCED = 256  # Responses that one request refers to items of.
 
 
 class Turn(NamedTuple):
-    """What a model is given: items, the prompt's token ids, and how many older items were left out."""
+    """What a model is given: items, the prompt's token ids, and how many older items were left out.
+
+    `reading` says how its answer will be read.
+    """
 
     items: list[Item]
     prompt: list[int]
     dropped: int
+    reading: dict[str, Any] | None = None
 
 
 def resolve(client: Client, fields: dict[str, Any], said_before: Sequence[Item] | None = None) -> list[Item]:
@@ -54,10 +59,7 @@ def turn(model: LanguageModel, fields: dict[str, Any], said: list[Item]) -> Turn
     Raises:
         ContextLengthExceeded: it does not fit, and may not be cut any shorter.
     """
-    if fields.get("truncation") == "auto":
-        fitting = _cut_to_fit(model, fields, said)
-    else:
-        fitting = Turn(said, _encode(model, fields, said), 0)
+    fitting = _cut_to_fit(model, fields, said) if fields.get("truncation") == "auto" else _turn(model, fields, said)
     chat.require_fit(model, len(fitting.prompt))
     return fitting
 
@@ -66,17 +68,19 @@ def count(model: LanguageModel, fields: dict[str, Any], said: list[Item]) -> int
     """Return the tokens of the prompt that ``turn`` would make, also where it is too long for the model."""
     if fields.get("truncation") == "auto":
         return len(_cut_to_fit(model, fields, said).prompt)
-    return len(_encode(model, fields, said))
+    return len(_turn(model, fields, said).prompt)
 
 
-def messages(instructions: str | None, said: Sequence[Item]) -> list[chat.Message]:
+def messages(instructions: str | None, said: Sequence[Item]) -> list[Message]:
     """Return the messages of a conversation, the instructions of its latest turn first."""
     found = items.messages(said)
     return [{"role": "system", "content": instructions}, *found] if instructions else found
 
 
-def _encode(model: LanguageModel, fields: dict[str, Any], said: Sequence[Item]) -> list[int]:
-    return chat.tokens(model, messages(fields["instructions"], said))
+def _turn(model: LanguageModel, fields: dict[str, Any], said: list[Item], dropped: int = 0) -> Turn:
+    effort = (fields.get("reasoning") or {}).get("effort")
+    prompt, token_ids = chat.prompt(model, messages(fields["instructions"], said), tools.callable_tools(fields), effort)
+    return Turn(said, token_ids, dropped, reading.of(prompt))
 
 
 def _earlier(client: Client, response_id: str) -> list[Item]:
@@ -178,7 +182,7 @@ def _cut_to_fit(model: LanguageModel, fields: dict[str, Any], said: list[Item]) 
 
     def without(groups_dropped: int) -> Turn:
         kept = _without(said, groups[:groups_dropped])
-        return Turn(kept, _encode(model, fields, kept), len(said) - len(kept))
+        return _turn(model, fields, kept, len(said) - len(kept))
 
     best = without(0)
     few, many = 0, len(groups)

@@ -4,17 +4,17 @@ An item is the API's object, checked and filled in by ``input_items``: messages 
 The id of an item that this service has named begins with the id of its task, so that it can be found without an index.
 """
 
-import json
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from lmsp_site.ids import ALPHABET, SUFFIX_LENGTH
-from models_app.chat import Message
+from models_app.tool_prompts import Message
 
 Item = dict[str, Any]
 
 _PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
+_CALL_CHANCE = 24
 _CHANCE = 6  # Characters: they tell the outputs of a task's attempts apart.
 
 
@@ -38,9 +38,14 @@ def without_logprobs(item: Item) -> Item:
     return item | {"content": parts}
 
 
-def new_output_id(task_id: str) -> str:
-    """Return a new id for an output message of a task."""
-    return f"msg_{_suffix(task_id)}{''.join(secrets.choice(ALPHABET) for _ in range(_CHANCE))}"
+def new_output_id(task_id: str, kind: str = "message") -> str:
+    """Return a new id for an item of a task's output."""
+    return f"{_PREFIXES[kind]}_{_suffix(task_id)}{_chance(_CHANCE)}"
+
+
+def new_call_id() -> str:
+    """Return a new id by which the output of a call will name it."""
+    return f"call_{_chance(_CALL_CHANCE)}"
 
 
 def named(items: Sequence[Item], task_id: str) -> list[Item]:
@@ -75,45 +80,33 @@ def texts(item: Item) -> Iterator[str]:
 
 
 def messages(items: Iterable[Item]) -> list[Message]:
-    """Return the messages a chat template is given.
+    """Return the messages a chat template is given, as ``tool_prompts`` describes them.
 
-    The models' templates have one name for what the API calls system and developer. Calls and their outputs stand as
-    text in the form that the Hermes models introduced and many others were trained on: calls in the assistant's turn,
-    outputs in the user's, since a template need not know any other role. Reasoning is not repeated to the model.
+    The models' templates have one name for what the API calls system and developer. Calls belong to the message of the
+    assistant that they follow. Reasoning is not repeated to the model.
     """
     found: list[Message] = []
-    before = ""
+    names: dict[str, str] = {}
     for item in items:
         kind = item["type"]
         if kind == "message":
             role = "system" if item["role"] == "developer" else item["role"]
             found.append({"role": role, "content": "".join(texts(item))})
         elif kind == "function_call":
-            _join(found, "assistant", _call(item), joins=bool(found) and found[-1]["role"] == "assistant")
+            if not found or found[-1]["role"] != "assistant":
+                found.append({"role": "assistant", "content": ""})
+            names[item["call_id"]] = item["name"]
+            call = {"id": item["call_id"], "name": item["name"], "arguments": item["arguments"]}
+            found[-1].setdefault("tool_calls", []).append(call)
         elif kind == "function_call_output":
-            text = f"<tool_response>\n{''.join(texts(item))}\n</tool_response>"
-            _join(found, "user", text, joins=before == kind)
-        else:
-            continue
-        before = kind
+            call_id = item["call_id"]
+            told = {"role": "tool", "tool_call_id": call_id, "name": names.get(call_id, "")}
+            found.append({**told, "content": "".join(texts(item))})
     return found
 
 
-def _join(found: list[Message], role: str, text: str, *, joins: bool) -> None:
-    """Add a text as a turn of its own, or to the last one: many templates want the roles to alternate."""
-    if joins:
-        found[-1]["content"] = f"{found[-1]['content']}\n{text}".lstrip("\n")
-    else:
-        found.append({"role": role, "content": text})
-
-
-def _call(item: Item) -> str:
-    arguments = item["arguments"]
-    try:
-        json.loads(arguments)
-    except ValueError:
-        arguments = json.dumps(arguments, ensure_ascii=False)
-    return f'<tool_call>\n{{"name": {json.dumps(item["name"])}, "arguments": {arguments}}}\n</tool_call>'
+def _chance(length: int) -> str:
+    return "".join(secrets.choice(ALPHABET) for _ in range(length))
 
 
 def _suffix(task_id: str) -> str:

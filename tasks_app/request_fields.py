@@ -21,6 +21,7 @@ _INCLUDABLE = (
     LOGPROBS,
 )
 _VERBOSITIES = ("low", "medium", "high")
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 _SUMMARIES = ("auto", "concise", "detailed")
 _MAX_STOPS, _MAX_STOP = 16, 500
 _MAX_BIASES, _STRONGEST_BIAS = 1024, 100
@@ -138,26 +139,16 @@ def _inside(member: str, error: serializers.ValidationError) -> serializers.Vali
 
 
 class ReasoningField(_Json):
-    """``reasoning``: none, since no model of this service reasons apart from its answer."""
+    """``reasoning``: whether and how far is the model's to say, since not all of them can."""
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
         """Return what the response echoes."""
         if not isinstance(data, dict):
             raise serializers.ValidationError("Must be an object.")
         effort = data.get("effort")
-        if effort not in (None, "none"):
-            raise serializers.ValidationError('The model does not reason before it answers; effort must be "none".')
+        if effort is not None and effort not in _EFFORTS:
+            raise serializers.ValidationError(f"effort must be one of {', '.join(_EFFORTS)}.")
         summary = data.get("summary") if data.get("summary") is not None else data.get("generate_summary")
         if summary is not None and summary not in _SUMMARIES:
             raise serializers.ValidationError(f"summary must be one of {', '.join(_SUMMARIES)}.")
         return {"effort": effort, "summary": summary}
-
-
-class ToolChoiceField(_Json):
-    """``tool_choice``: what can be kept without tools."""
-
-    def to_internal_value(self, data: Any) -> str:
-        """Refuse what demands a call."""
-        if data in ("auto", "none"):
-            return str(data)
-        raise serializers.ValidationError('This service cannot call tools yet; tool_choice must be "auto" or "none".')

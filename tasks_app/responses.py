@@ -29,10 +29,12 @@ DEFAULTS: dict[str, Any] = {
     "truncation": "disabled",
     "dropped_items": 0,
     "text": {"format": {"type": "text"}},
+    "tools": [],
     "tool_choice": "auto",
     "parallel_tool_calls": True,
     "max_tool_calls": None,
     "reasoning": None,
+    "reading": None,
     "service_tier": "default",
     "safety_identifier": None,
     "prompt_cache_key": None,
@@ -117,7 +119,7 @@ def build(subject: Subject, output: Output | None = None) -> dict[str, Any]:
         "instructions": request["instructions"],
         "output": output.items(item_status) if output else [],
         "error": {"code": subject.error_code, "message": subject.error_message} if subject.error_code else None,
-        "tools": [],
+        "tools": request["tools"],
         "tool_choice": request["tool_choice"],
         "truncation": request["truncation"],
         "parallel_tool_calls": request["parallel_tool_calls"],
@@ -128,7 +130,7 @@ def build(subject: Subject, output: Output | None = None) -> dict[str, Any]:
         "top_logprobs": request["top_logprobs"] or 0,
         "temperature": request["temperature"],
         "reasoning": request["reasoning"],
-        "usage": usage(subject) if status in FINISHED else None,
+        "usage": usage(subject, output) if status in FINISHED else None,
         "max_output_tokens": request["max_output_tokens"],
         "max_tool_calls": request["max_tool_calls"],
         "store": subject.store,
@@ -162,18 +164,19 @@ def current(task: Task) -> dict[str, Any]:
     return build(Subject.of(task), Output.of(task.id))
 
 
-def usage(counted: Subject | Task) -> dict[str, Any]:
+def usage(counted: Subject | Task, output: Output | None = None) -> dict[str, Any]:
     """Return token counts, as the engine counted them."""
-    return usage_object(counted.input_tokens, counted.output_tokens)
+    reasoning_tokens = output.reasoning_tokens if output else 0
+    return usage_object(counted.input_tokens, counted.output_tokens, reasoning_tokens)
 
 
-def usage_object(input_tokens: int, output_tokens: int) -> dict[str, Any]:
+def usage_object(input_tokens: int, output_tokens: int, reasoning_tokens: int = 0) -> dict[str, Any]:
     """Return the API's object of token counts."""
     return {
         "input_tokens": input_tokens,
         "input_tokens_details": {"cached_tokens": 0},
         "output_tokens": output_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": reasoning_tokens},
         "total_tokens": input_tokens + output_tokens,
     }
 

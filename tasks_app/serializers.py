@@ -10,7 +10,7 @@ from rest_framework import serializers
 from lmsp_site.fields import Refused, StrictBoolean, StrictChoice, StrictInteger, StrictNumber, StrictString
 from lmsp_site.fields import read as read
 from lmsp_site.models import RestartPolicy
-from tasks_app import responses
+from tasks_app import reading, responses
 from tasks_app.input_items import MAX_TEXT, InputField
 from tasks_app.models import Priority, Task
 from tasks_app.request_fields import (
@@ -21,16 +21,15 @@ from tasks_app.request_fields import (
     ReasoningField,
     StopField,
     TextField,
-    ToolChoiceField,
 )
 from tasks_app.states import FINISHED
+from tasks_app.tool_fields import ToolChoiceField, ToolsField, check_choice
 
 _LAST_SECOND = 253402300799  # Of the year 9999.
 _PRIORITIES = {priority.name.lower(): priority for priority in Priority}
 # What a tier promises is here a place in the queue; the others make no difference.
 _PRIORITY_OF_TIER = {"flex": Priority.BATCH, "priority": Priority.INTERACTIVE, "fast": Priority.INTERACTIVE}
 _SERVICE_TIERS = ("auto", "default", "flex", "priority", "fast")
-_NO_TOOLS = "This service cannot call tools yet; leave tools out."
 
 
 class PromptRequest(serializers.Serializer[Any]):
@@ -60,18 +59,18 @@ class CountRequest(PromptRequest):
 
     truncation = StrictChoice(("auto", "disabled"), allow_null=True, default=None)
     max_output_tokens = StrictInteger(allow_null=True, min_value=1, max_value=2**31 - 1, default=None)
-    tools = serializers.ListField(allow_null=True, default=None)
+    tools = ToolsField(allow_null=True, default=None)
     tool_choice = ToolChoiceField(allow_null=True, default=None)
     parallel_tool_calls = StrictBoolean(allow_null=True, default=None)
     text = TextField(allow_null=True, default=None)
     reasoning = ReasoningField(allow_null=True, default=None)
     personality = Refused("The model has no such setting; say it in instructions.")
 
-    def validate_tools(self, value: list[Any] | None) -> list[Any]:
-        """No engine of this version calls tools."""
-        if value:
-            raise serializers.ValidationError(_NO_TOOLS)
-        return []
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """The choice is one of the tools, and their schemas can be kept to where that is asked."""
+        check_choice(attrs["tool_choice"], attrs["tools"])
+        reading.check_schemas(attrs)
+        return super().validate(attrs)
 
 
 class ResponseRequest(CountRequest):

@@ -88,6 +88,12 @@ class EventType(StrEnum):
     CONTENT_PART_DONE = "response.content_part.done"
     OUTPUT_TEXT_DELTA = "response.output_text.delta"
     OUTPUT_TEXT_DONE = "response.output_text.done"
+    REASONING_SUMMARY_PART_ADDED = "response.reasoning_summary_part.added"
+    REASONING_SUMMARY_PART_DONE = "response.reasoning_summary_part.done"
+    REASONING_SUMMARY_TEXT_DELTA = "response.reasoning_summary_text.delta"
+    REASONING_SUMMARY_TEXT_DONE = "response.reasoning_summary_text.done"
+    FUNCTION_CALL_ARGUMENTS_DELTA = "response.function_call_arguments.delta"
+    FUNCTION_CALL_ARGUMENTS_DONE = "response.function_call_arguments.done"
 
 
 # Which state an event announces.

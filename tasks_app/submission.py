@@ -89,7 +89,10 @@ def submit(
         # What the id says: lists find tasks of a time by their ids.
         created_at=moment_of(suffix),
     )
-    request = _with_defaults(fields, model, background=not foreground) | {"dropped_items": turn.dropped}
+    request = _with_defaults(fields, model, background=not foreground) | {
+        "dropped_items": turn.dropped,
+        "reading": turn.reading,
+    }
     response = Response(
         id=f"resp_{suffix}",
         task=task,

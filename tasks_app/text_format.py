@@ -48,6 +48,14 @@ def read_chat(form: Any) -> Form:
         raise serializers.ValidationError({"json_schema": error.detail}) from None
 
 
+def schema_of(form: Form) -> dict[str, Any] | None:
+    """Return the schema of the texts that have the form; ``None`` for any text."""
+    if form["type"] == "json_object":
+        return schemas.JSON_OBJECT
+    schema: dict[str, Any] | None = form.get("schema")
+    return schema
+
+
 def grammar_of(form: Form) -> str | None:
     """Return the grammar of the texts that have the form; ``None`` for any text."""
     if form["type"] == "json_schema":

@@ -68,7 +68,10 @@ class TaskDetail(APIView):
         """Show the task, its usage and the text it has so far."""
         task = lookup.task(caller(request), task_id)
         shown = accepted_object(task)
-        shown["output_text"] = responses.output_text(responses.current(task))
+        response = responses.current(task)
+        shown["output_text"] = responses.output_text(response)
+        # It knows how many of the tokens are reasoning, which the task's own columns do not.
+        shown["usage"] = response["usage"] or shown["usage"]
         return Response(shown)
 
     def delete(self, request: Request, task_id: str) -> Response:

@@ -22,6 +22,7 @@ from bench.measurements import (
     recovery,
     rivals,
     streams,
+    tool_parsing,
 )
 from bench.subjects import Subjects
 
@@ -30,6 +31,7 @@ ALL: dict[str, Callable[[Subjects], list[Finding]]] = {
     "first_token": first_token.measure,
     "at_once": at_once.measure,
     "mask_cost": mask_cost.measure,
+    "tool_parsing": tool_parsing.measure,
     "prefixes": prefixes.measure,
     "rivals": rivals.measure,
     "accepting": accepting.measure,

@@ -16,6 +16,7 @@ from lmsp_site.openapi.items import (
     record,
     ref,
 )
+from lmsp_site.openapi.tools import SHOWN_CHOICE, SHOWN_TOOLS
 from models_app import loading
 from tasks_app.models import Priority
 from tasks_app.states import RESPONSE_STATUS, STATE_ANNOUNCED_BY, EventType, Status
@@ -64,6 +65,10 @@ def _event(types: Sequence[EventType], fields: Schema, *optional: str) -> Schema
 
 _PLACE: Schema = {"item_id": STRING, "output_index": COUNT, "content_index": COUNT}
 
+_OF_CALL: Schema = {"item_id": STRING, "output_index": COUNT}
+_OF_SUMMARY: Schema = {**_OF_CALL, "summary_index": COUNT}
+_OUTPUT_ITEM = either(ref("Message"), ref("FunctionCall"), ref("Reasoning"))
+
 _EVENTS: Schema = {
     "StateEvent": {
         **_event(
@@ -79,13 +84,21 @@ _EVENTS: Schema = {
         "description": "The task has entered a state. `response.queued` with a next `attempt` takes back all output.",
     },
     "OutputItemEvent": _event(
-        (EventType.OUTPUT_ITEM_ADDED, EventType.OUTPUT_ITEM_DONE), {"output_index": COUNT, "item": ref("Message")}
+        (EventType.OUTPUT_ITEM_ADDED, EventType.OUTPUT_ITEM_DONE), {"output_index": COUNT, "item": _OUTPUT_ITEM}
     ),
     "ContentPartEvent": _event(
         (EventType.CONTENT_PART_ADDED, EventType.CONTENT_PART_DONE), {**_PLACE, "part": ref("OutputText")}
     ),
     "TextDeltaEvent": _event([EventType.OUTPUT_TEXT_DELTA], {**_PLACE, "delta": STRING, "logprobs": LOGPROBS}),
     "TextDoneEvent": _event([EventType.OUTPUT_TEXT_DONE], {**_PLACE, "text": STRING, "logprobs": LOGPROBS}),
+    "ReasoningPartEvent": _event(
+        (EventType.REASONING_SUMMARY_PART_ADDED, EventType.REASONING_SUMMARY_PART_DONE),
+        {**_OF_SUMMARY, "part": record({"type": const("summary_text"), "text": STRING})},
+    ),
+    "ReasoningDeltaEvent": _event([EventType.REASONING_SUMMARY_TEXT_DELTA], {**_OF_SUMMARY, "delta": STRING}),
+    "ReasoningDoneEvent": _event([EventType.REASONING_SUMMARY_TEXT_DONE], {**_OF_SUMMARY, "text": STRING}),
+    "ArgumentsDeltaEvent": _event([EventType.FUNCTION_CALL_ARGUMENTS_DELTA], {**_OF_CALL, "delta": STRING}),
+    "ArgumentsDoneEvent": _event([EventType.FUNCTION_CALL_ARGUMENTS_DONE], {**_OF_CALL, "arguments": STRING}),
 }
 
 COMPONENTS: Schema = {
@@ -158,10 +171,10 @@ COMPONENTS: Schema = {
             "model": STRING,
             "previous_response_id": _MAYBE_STRING,
             "instructions": _MAYBE_STRING,
-            "output": listed(ref("Message")),
+            "output": listed(_OUTPUT_ITEM),
             "error": _FAILURE,
-            "tools": listed(_ANYTHING),
-            "tool_choice": STRING,
+            "tools": SHOWN_TOOLS,
+            "tool_choice": SHOWN_CHOICE,
             "truncation": const("auto", "disabled"),
             "parallel_tool_calls": _BOOLEAN,
             "text": record({"format": _FORMAT, "verbosity": const("medium")}, "verbosity"),

@@ -22,9 +22,19 @@ from lmsp_site.openapi.items import (
 _PARTS = listed(INPUT_PART, 1024)
 _NOTHING: Schema = {"type": "null"}
 _NO_NAME: Schema = {**_NOTHING, "description": "Refused: there is no place for names in what the model reads."}
-_REASON = {**const("stop", "length"), "description": "`length` where the response is `incomplete`."}
+_REASON = {**const("stop", "length", "tool_calls"), "description": "`length` where the response is `incomplete`."}
 _ROLE = const("assistant")
 _LOGPROBS = nullable(record({"content": LOGPROBS, "refusal": _NOTHING}))
+_CALL_DELTA = record(
+    {
+        "index": COUNT,
+        "id": CALL_ID,
+        "type": const("function"),
+        "function": record({"name": FUNCTION, "arguments": STRING}, "name"),
+    },
+    *("id", "type"),
+    description="The first one of a call has its id and name, the others add to its arguments.",
+)
 
 # `messages`.
 MESSAGES: Schema = {**listed(ref("ChatMessage"), 4096), "minItems": 1}
@@ -96,10 +106,12 @@ CHAT: Schema = {
     "ChatAnswer": record(
         {
             "role": _ROLE,
-            "content": STRING,
+            "content": {**nullable(STRING), "description": "Null where there are calls and nothing else."},
             "refusal": _NOTHING,
             "annotations": {**listed({}), "description": "Always empty."},
-        }
+            "tool_calls": listed(ref("ChatToolCall")),
+        },
+        "tool_calls",
     ),
     "ChatUsage": record(
         {
@@ -123,7 +135,10 @@ CHAT: Schema = {
     "ChatChunkChoice": record(
         {
             "index": const(0),
-            "delta": record({"role": _ROLE, "content": STRING, "refusal": _NOTHING}, *("role", "content", "refusal")),
+            "delta": record(
+                {"role": _ROLE, "content": STRING, "refusal": _NOTHING, "tool_calls": listed(_CALL_DELTA)},
+                *("role", "content", "refusal", "tool_calls"),
+            ),
             "logprobs": _LOGPROBS,
             "finish_reason": nullable(_REASON),
         }

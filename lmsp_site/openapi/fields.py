@@ -7,6 +7,7 @@ from drf_spectacular.openapi import AutoSchema
 
 from lmsp_site.openapi.chat import MESSAGES
 from lmsp_site.openapi.items import INPUT, Schema, const, either, nullable, record
+from lmsp_site.openapi.tools import CHAT_TOOL_CHOICE, CHAT_TOOLS, TOOL_CHOICE, TOOLS
 from lmsp_site.strict_json import MAX_INTEGER
 
 
@@ -197,9 +198,9 @@ class Reasoning(_Fixed):
     target_class = "tasks_app.request_fields.ReasoningField"
     schema = {
         "type": "object",
-        "description": "No model reasons apart from its answer.",
+        "description": "Whether the model reasons before it answers, if it can: `none` or `medium`.",
         "properties": {
-            "effort": {"enum": ["none", None]},
+            "effort": {"enum": ["none", "minimal", "low", "medium", "high", "xhigh", None]},
             "summary": {"enum": ["auto", "concise", "detailed", None]},
         },
     }
@@ -208,5 +209,26 @@ class Reasoning(_Fixed):
 class ToolChoice(_Fixed):
     """``tool_choice``."""
 
-    target_class = "tasks_app.request_fields.ToolChoiceField"
-    schema = {"type": "string", "enum": ["auto", "none", None], "description": "There are no tools yet."}
+    target_class = "tasks_app.tool_fields.ToolChoiceField"
+    schema = TOOL_CHOICE
+
+
+class Tools(_Fixed):
+    """``tools``."""
+
+    target_class = "tasks_app.tool_fields.ToolsField"
+    schema = TOOLS
+
+
+class ChatToolChoice(_Fixed):
+    """``tool_choice`` of chat completions."""
+
+    target_class = "tasks_app.tool_fields.ChatToolChoiceField"
+    schema = CHAT_TOOL_CHOICE
+
+
+class ChatTools(_Fixed):
+    """``tools`` of chat completions."""
+
+    target_class = "tasks_app.tool_fields.ChatToolsField"
+    schema = CHAT_TOOLS

@@ -11,7 +11,7 @@ _MEANINGS: dict[str, str] = {
     "messages": "The conversation, oldest first.",
     "max_completion_tokens": "Without it the generation may run to the end of the context.",
     "verbosity": "Models have no such setting.",
-    "reasoning_effort": "No model reasons apart from its answer.",
+    "reasoning_effort": "Whether the model reasons before it answers, if it can: `none` or `medium`.",
     "include_usage": "One more chunk, without choices, says the usage.",
     "include_obfuscation": "Changes nothing: streams are never padded.",
     "client_name": "What the person who decides is shown: one line of printable characters.",
@@ -27,22 +27,21 @@ _MEANINGS: dict[str, str] = {
     "store": "`false` deletes task and response once the answer was sent.",
     "stream": "Answer with server-sent events.",
     "background": "Answer with 202 at once.",
-    "tools": "No model calls tools yet.",
+    "parallel_tool_calls": "`false`: the output ends after its first call.",
+    "max_tool_calls": "The output ends after so many calls.",
     "top_logprobs": "How many of the likeliest tokens to tell with each token of the answer.",
     "logprobs": "Tell how likely each token of the answer was.",
     "top_k": "Choose among so many of the likeliest tokens; 0 among all.",
     "min_p": "Choose among tokens at least so likely as this share of the likeliest one.",
     "repetition_penalty": "Divides the logits of tokens that have come; 1 changes nothing.",
     **dict.fromkeys(
-        ("parallel_tool_calls", "max_tool_calls", "prompt_cache_key", "safety_identifier"),
+        ("prompt_cache_key", "safety_identifier"),
         "Shown again; changes nothing.",
     ),
 }
 
 # What the methods `validate…` of the serializers refuse.
-_CHECKS: Schema = {
-    "tools": {"maxItems": 0},
-}
+_CHECKS: Schema = {}
 _CHECKS_OF: dict[str, Schema] = {
     "TaskRequest": {
         "stream": {"enum": [False, None], "description": "A task is not streamed by this call; read its events."},

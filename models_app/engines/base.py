@@ -127,6 +127,9 @@ class GenerateRequest:
     allows there can be chosen, and end tokens only where it may end. A stop text or `max_tokens` may still cut it.
 
     `top_logprobs` asks how likely each token was, and which so many tokens were the likeliest; see `engines.logprobs`.
+
+    `marks` are names of tokens that have no text of their own and show in the text of this request all the same.
+    Tokens up to the first one that completes the text `reasoning_end` are counted as `reasoning_tokens`.
     """
 
     prompt: Sequence[int]
@@ -137,6 +140,8 @@ class GenerateRequest:
     checkpoint: Checkpoint | None = None
     grammar: str | None = None
     top_logprobs: int | None = None
+    marks: Sequence[str] = ()
+    reasoning_end: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what no engine can run."""
@@ -160,6 +165,8 @@ class GenerateRequest:
             "checkpoint": None if self.checkpoint is None else asdict(self.checkpoint),
             "grammar": self.grammar,
             "top_logprobs": self.top_logprobs,
+            "marks": list(self.marks),
+            "reasoning_end": self.reasoning_end,
         }
 
     @classmethod
@@ -175,6 +182,8 @@ class GenerateRequest:
                 checkpoint=Checkpoint(**data["checkpoint"]) if data.get("checkpoint") else None,
                 grammar=data.get("grammar"),
                 top_logprobs=data.get("top_logprobs"),
+                marks=data.get("marks") or (),
+                reasoning_end=data.get("reasoning_end") or "",
             )
         except RequestError:
             raise

@@ -6,7 +6,6 @@ prompt and journalled tokens in one go, where the first run had decoded them one
 says so, by `Admitted(exact=False)` and by a fingerprint that no other process has.
 """
 
-import hashlib
 import threading
 import time
 from collections.abc import Sequence
@@ -233,13 +232,14 @@ class DynamicLoop:
         reason = sequence.transcript.reason
         assert reason is not None
         sequence.timings["output_tokens"] = len(sequence.transcript.tokens)
+        if sequence.request.reasoning_end:
+            sequence.timings["reasoning_tokens"] = sequence.transcript.reasoning_tokens
         self._say(sequence, Finished(reason, tokens, rows, text, sequence.timings))
         if sequence.slot >= 0:
             self._slots[sequence.slot] = None
 
     def _say_replayed(self, sequence: _Sequence) -> None:
-        text = sequence.transcript.resumed_text
-        self._say(sequence, Replayed(len(text), hashlib.sha256(text.encode()).hexdigest()))
+        self._say(sequence, Replayed(sequence.transcript.resumed_text))
 
     def _say(self, sequence: _Sequence, message: Message) -> None:
         self._messages.append((sequence.key, message))

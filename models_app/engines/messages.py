@@ -25,13 +25,12 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The journalled tokens are in the cache again; this is the text they had released (length in characters).
+    """The journalled tokens are in the cache again; this is the text they had released.
 
     The first `restored` of them came from a checkpoint, the rest was decoded again.
     """
 
-    text_length: int
-    text_sha256: str
+    text: str
     restored: int = 0
 
 
@@ -53,7 +52,8 @@ class Finished:
     """The end: `reason` is `stop`, `length` or `cancelled`; the rest is what no `Tokens` message has carried.
 
     `timings` has seconds (`queued`, `prefill`, `replay`, `decode`) and counts (`prompt_tokens`,
-    `output_tokens`, end token and replayed tokens included, and `replayed_tokens`).
+    `output_tokens`, end token and replayed tokens included, `reasoning_tokens` where the request names the end of
+    reasoning, and `replayed_tokens`).
     """
 
     reason: str

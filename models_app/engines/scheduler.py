@@ -8,7 +8,6 @@ in a decode of that many rows again. A prompt is prefilled in chunks, alone, bet
 sequence is saved now and then, and a resume that finds it replays only what came later.
 """
 
-import hashlib
 import logging
 import threading
 import time
@@ -250,6 +249,8 @@ class SlotScheduler:
         transcript = sequence.transcript
         assert transcript.reason is not None
         sequence.timings["output_tokens"] = len(transcript.tokens)
+        if sequence.request.reasoning_end:
+            sequence.timings["reasoning_tokens"] = transcript.reasoning_tokens
         self._say(sequence, Finished(transcript.reason, tokens, rows, text, sequence.timings, likelihoods or []))
         self._leave(sequence)
 
@@ -400,9 +401,7 @@ class SlotScheduler:
         self._say_replayed(sequence)
 
     def _say_replayed(self, sequence: SlotSequence) -> None:
-        text = sequence.transcript.resumed_text
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        self._say(sequence, Replayed(len(text), digest, sequence.restored))
+        self._say(sequence, Replayed(sequence.transcript.resumed_text, sequence.restored))
 
     def _say(self, sequence: SlotSequence, message: Message) -> None:
         self._messages.append((sequence.key, message))

@@ -69,6 +69,10 @@ class TokenBytes:
             return bytes([int(found[1], 16)])
         return text.replace(_SPACE, " ").encode()
 
+    def name(self, token: int) -> bytes:
+        """The token as it is called, also where it adds nothing to the text."""
+        return self._texts.get(token, "").encode()
+
     def _id_of(self, name: Any) -> int | None:
         text = name.get("content") if isinstance(name, dict) else name
         return next((number for number, known in self._texts.items() if known == text), None) if text else None

@@ -14,6 +14,9 @@ class Vocabulary(Protocol):
     def piece(self, token: int) -> bytes:
         """The bytes that the token adds to the text."""
 
+    def name(self, token: int) -> bytes:
+        """The token's own name, also of one that has no text."""
+
     def is_end(self, token: int) -> bool:
         """Whether the model ends its turn with this token."""
 
@@ -30,7 +33,14 @@ class Transcript:
         self.reason: str | None = None
         """Why the request has ended: `stop` or `length`; `None` while it goes on."""
 
+        self.reasoning_tokens = 0
+        """How many tokens belong to the reasoning: all, until it has come to its end."""
+
         self._vocabulary = vocabulary
+        self._marks = frozenset(mark.encode() for mark in request.marks)
+        self._reasoning_end = request.reasoning_end.encode()
+        self._reasons = bool(request.reasoning_end)
+        self._latest = b""
         self._assembler = TextAssembler(request.stop)
         self._limit = context_length - len(request.prompt)
         if request.max_tokens is not None:
@@ -50,12 +60,29 @@ class Transcript:
         if self._vocabulary.is_end(token):
             self.reason = "stop"
         else:
-            text = self._assembler.feed(self._vocabulary.piece(token))
+            piece = self._piece(token)
+            self._count(piece)
+            text = self._assembler.feed(piece)
             if self._assembler.stopped:
                 self.reason = "stop"
             elif len(self.tokens) >= self._limit:
                 self.reason = "length"
         return text if self.reason is None else text + self._assembler.finish()
+
+    def _piece(self, token: int) -> bytes:
+        piece = self._vocabulary.piece(token)
+        if piece or not self._marks:
+            return piece
+        name = self._vocabulary.name(token)
+        return name if name in self._marks else piece
+
+    def _count(self, piece: bytes) -> None:
+        if not self._reasons:
+            return
+        self.reasoning_tokens += 1
+        self._latest += piece
+        self._reasons = self._reasoning_end not in self._latest
+        self._latest = self._latest[-len(self._reasoning_end) :]
 
     def break_off(self, reason: str) -> str:
         """End the request where it is, and return the text that was held back."""

@@ -56,7 +56,7 @@ class Screen:
     def _state(self, entry: Entry) -> None:
         said = entry.type.removeprefix("response.").replace("_", " ")
         fields = entry.fields()
-        if entry.type == EventType.QUEUED and self._watcher.output.item_id:
+        if entry.type == EventType.QUEUED and self._watcher.output.has_begun:
             said = f"queued again for attempt {fields['attempt']}: the text starts anew"
         elif fields.get("resumed"):
             said = f"resumed by attempt {fields['attempt']}" + ("" if fields["exact"] else ", not exactly")

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.color import Style
 
+from models_app.tool_prompts import as_text
 from tasks_app import items
 from tasks_app.console import colours, figures, listing, tables
 from tasks_app.responses import DEFAULTS
@@ -90,11 +91,14 @@ class Page:
     def _request(self, request: Item) -> Iterator[str]:
         asked = {name: request[name] for name in DEFAULTS if name in request and request[name] != DEFAULTS[name]}
         instructions = asked.pop("instructions", None)
+        asked.pop("reading", None)
+        if tools := asked.pop("tools", None):
+            asked["tools"] = " ".join(tool["name"] for tool in tools)
         yield self._heading("Request")
         yield from self._field("sampling", ", ".join(f"{name} {value}" for name, value in asked.items()))
         if instructions:
             yield from self._field("instructions", self._shortened(instructions))
-        for message in items.messages(request["input"]):
+        for message in as_text(items.messages(request["input"])):
             yield from self._field(message["role"], self._shortened(message["content"]))
 
     def _timeline(self, timeline: list[Item]) -> Iterator[str]:

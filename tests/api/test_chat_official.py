@@ -1,5 +1,6 @@
 """The official `openai` package's chat completions, unmodified, against the service."""
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
@@ -81,6 +82,32 @@ def test_who_may_not_is_told_by_exceptions(service: Service, official: OpenAI) -
     reader = official.with_options(api_key=service.pair("chat reader", "models:read"))
     with pytest.raises(openai.PermissionDeniedError):
         reader.chat.completions.create(model=MODEL, messages=HI)
+
+
+ASKED: list[Any] = [{"role": "user", "content": "What is the weather in Rome?"}]
+PARAMETERS = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 12}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+TOOLS: list[Any] = [{"type": "function", "function": {"name": "get_weather", "parameters": PARAMETERS, "strict": True}}]
+CHOICE: Any = {"type": "function", "function": {"name": "get_weather"}}
+
+
+def test_a_tool_is_called_and_its_output_told(official: OpenAI) -> None:
+    called: dict[str, Any] = {"model": MODEL, "temperature": 0, "tools": TOOLS, "tool_choice": CHOICE}
+    answer = official.chat.completions.create(messages=ASKED, **called).choices[0]
+    assert answer.finish_reason == "tool_calls"
+    (call,) = answer.message.tool_calls
+    assert json.loads(call.function.arguments).keys() == {"city"}
+    with official.chat.completions.stream(messages=ASKED, **called) as stream:
+        streamed = stream.get_final_completion().choices[0].message.tool_calls
+    assert streamed
+    assert streamed[0].function.arguments == call.function.arguments
+    told = [*ASKED, answer.message, {"role": "tool", "tool_call_id": call.id, "content": "Sunny."}]
+    later = official.chat.completions.create(model=MODEL, messages=told, temperature=0, tools=TOOLS, max_tokens=4)
+    assert later.choices[0].message.content
 
 
 def test_a_key_is_sent_with_options_and_joins(official: OpenAI) -> None:

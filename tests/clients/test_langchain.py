@@ -5,7 +5,7 @@ from typing import Any
 
 import openai
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
@@ -95,11 +95,26 @@ def test_turns_go_on_by_their_messages_and_by_their_ids(line: Line, service: Ser
         assert answer.usage_metadata == by_messages.usage_metadata
 
 
+def test_a_tool_is_called_and_its_output_told(line: Line, service: Service) -> None:
+    city = {"type": "string", "maxLength": 12}
+    schema = {"type": "object", "properties": {"city": city}, "required": ["city"], "additionalProperties": False}
+    weather = {"title": "get_weather", "description": "Tells the weather.", **schema}
+    model = chat(line, service, max_tokens=60)
+    asked = HumanMessage("How is the weather in Rome?")
+    calling = model.bind_tools([weather], tool_choice="get_weather", strict=True)
+    answer = calling.invoke([asked])
+    assert isinstance(answer, AIMessage)
+    (call,) = answer.tool_calls
+    assert (call["name"], [*call["args"]]) == ("get_weather", ["city"])
+    told = [asked, answer, ToolMessage("Sunny.", tool_call_id=call["id"])]
+    assert chat(line, service, max_tokens=4).bind_tools([weather]).invoke(told).text
+
+
 def test_a_failure_is_an_exception_of_the_client(line: Line, service: Service, model: ChatOpenAI) -> None:
     with pytest.raises(openai.NotFoundError):
         chat(line, service, model="unknown").invoke("Hi")
     with pytest.raises(openai.BadRequestError) as refused:
-        model.bind_tools([{"type": "function", "name": "f", "description": "", "parameters": {}}]).invoke("Hi")
+        model.bind_tools([{"type": "web_search_preview"}]).invoke("Hi")
     assert refused.value.param == "tools"
     with pytest.raises(openai.BadRequestError):
         list(chat(line, service, temperature=9).stream("Hi"))

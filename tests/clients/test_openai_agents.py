@@ -19,6 +19,6 @@ def test_agents_run_turn_by_turn_streamed_and_whole(agents_python: Path, line: L
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "Ran 6 tests" in done.stderr
+    assert "Ran 7 tests" in done.stderr
     seen = line.check()
     assert min(seen["response"], seen["response.output_text.delta"], seen["error"]) > 1

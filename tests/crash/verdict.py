@@ -16,6 +16,11 @@ _TERMINAL = {
     "response.failed": "failed",
     "response.cancelled": "cancelled",
 }
+_DELTAS = {
+    "response.output_text.delta",
+    "response.function_call_arguments.delta",
+    "response.reasoning_summary_text.delta",
+}
 _LOST_RUN = {"server_restarted", "worker_died", "engine_died"}
 
 
@@ -44,8 +49,8 @@ class Stored:
 
     @property
     def text(self) -> str:
-        """The joined deltas of the last attempt."""
-        return "".join(e["delta"] for e in self.last_attempt if e["type"] == "response.output_text.delta")
+        """The joined deltas of the last attempt, whatever items they are of."""
+        return "".join(e["delta"] for e in self.last_attempt if e["type"] in _DELTAS)
 
     def equals(self, twin: Twin) -> bool:
         """Tell whether text and usage are those of the undisturbed run."""
@@ -100,7 +105,7 @@ def _log(task: Stored) -> Iterator[str]:
         yield "its response is not stored"
     elif _text_of(task.body) != task.text:
         yield f"its deltas say {task.text!r}, its stored text is {_text_of(task.body)!r}"
-    added = Counter(e["type"] for e in task.last_attempt if e["type"].endswith("_item.added"))
+    added = Counter(e["output_index"] for e in task.last_attempt if e["type"].endswith("_item.added"))
     if max(added.values(), default=0) > 1:
         yield "an item was opened twice"
 
@@ -148,4 +153,10 @@ def _reader(task: Stored, caller: Caller) -> Iterator[str]:
 
 
 def _text_of(body: dict[str, Any]) -> str:
-    return "".join(part["text"] for item in body["output"] for part in item["content"])
+    return "".join(_item_text(item) for item in body["output"])
+
+
+def _item_text(item: dict[str, Any]) -> str:
+    if item["type"] == "function_call":
+        return str(item["arguments"])
+    return "".join(part["text"] for part in item["summary" if item["type"] == "reasoning" else "content"])

@@ -119,8 +119,7 @@ def assert_continues(outcome: Outcome, resumed: Outcome, cut: int) -> None:
     assert before + resumed.text == outcome.text
     assert resumed.finished.reason == outcome.finished.reason
     if cut:
-        digest = hashlib.sha256(before.encode()).hexdigest()
-        assert (resumed.replayed.text_length, resumed.replayed.text_sha256) == (len(before), digest)
+        assert resumed.replayed.text == before
 
 
 class CacheReader(SlotContext):

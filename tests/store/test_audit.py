@@ -44,7 +44,7 @@ PLANTED: dict[str, tuple[str, Plant]] = {
         "nothing_after_terminal_event",
         _sql(
             "INSERT INTO task_events (task_id, sequence_number, type, data) SELECT id, last_sequence_number + 1,"
-            """ 'response.output_text.delta', '{"delta": ""}' FROM tasks WHERE id = :id"""
+            """ 'response.output_text.delta', '{"output_index": 0, "delta": ""}' FROM tasks WHERE id = :id"""
         ),
     ),
     "terminal event of a running task": (
@@ -58,6 +58,13 @@ PLANTED: dict[str, tuple[str, Plant]] = {
     "other stored text": (
         "deltas_equal_text",
         _sql(f"UPDATE task_events SET data = replace(data, 'second', 'forged') WHERE task_id = :id AND {_TERMINAL}"),
+    ),
+    "item opened twice": (
+        "items_are_opened_once",
+        _sql(
+            "UPDATE task_events SET type = 'response.output_item.added'"
+            " WHERE task_id = :id AND type = 'response.content_part.added'"
+        ),
     ),
     "broken event": (
         "events_are_readable",

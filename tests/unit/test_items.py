@@ -1,45 +1,32 @@
 """Items of a conversation: their ids, and the messages a chat template is given."""
 
-import json
-
 from lmsp_site.ids import first_id_at, moment_of, new_id, new_suffix
 from tasks_app import items
 
 CALL = {"type": "function_call", "status": "completed", "call_id": "c", "name": "f", "arguments": '{"a": 1}'}
 OUTPUT = {"type": "function_call_output", "status": "completed", "call_id": "c", "output": "x"}
-CALLED = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
-ANSWERED = "<tool_response>\nx\n</tool_response>"
 
 
-def test_calls_made_at_once_are_one_turn_and_so_are_their_outputs() -> None:
+def test_calls_belong_to_the_message_before_them() -> None:
     said = [
         items.text_message("user", "Hi"),
         items.text_message("assistant", "Let me see."),
         CALL,
-        CALL,
+        {**CALL, "call_id": "d"},
         OUTPUT,
-        {**OUTPUT, "output": [items.text_part("user", "x")]},
+        {**OUTPUT, "call_id": "d", "output": [items.text_part("user", "x")]},
         items.text_message("user", "And?"),
         CALL,
     ]
+    called = {"id": "c", "name": "f", "arguments": '{"a": 1}'}
     assert items.messages(said) == [
         {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": f"Let me see.\n{CALLED}\n{CALLED}"},
-        {"role": "user", "content": f"{ANSWERED}\n{ANSWERED}"},
+        {"role": "assistant", "content": "Let me see.", "tool_calls": [called, {**called, "id": "d"}]},
+        {"role": "tool", "tool_call_id": "c", "name": "f", "content": "x"},
+        {"role": "tool", "tool_call_id": "d", "name": "f", "content": "x"},
         {"role": "user", "content": "And?"},
-        {"role": "assistant", "content": CALLED},
+        {"role": "assistant", "content": "", "tool_calls": [called]},
     ]
-
-
-def test_what_a_user_says_is_no_part_of_an_output() -> None:
-    said = [items.text_message("user", "Hi"), CALL, OUTPUT, items.text_message("user", "Hi")]
-    assert [message["role"] for message in items.messages(said)] == ["user", "assistant", "user", "user"]
-
-
-def test_arguments_that_are_no_json_are_shown_as_the_text_they_are() -> None:
-    (message,) = items.messages([{**CALL, "arguments": '{"a": "unfinished'}])
-    written = message["content"].removeprefix("<tool_call>\n").removesuffix("\n</tool_call>")
-    assert json.loads(written) == {"name": "f", "arguments": '{"a": "unfinished'}
 
 
 def test_reasoning_is_no_message() -> None:

@@ -11,6 +11,7 @@ from agents import (
     ModelSettings,
     OpenAIResponsesModel,
     Runner,
+    WebSearchTool,
     function_tool,
     set_tracing_disabled,
 )
@@ -75,16 +76,34 @@ class Agents(unittest.IsolatedAsyncioTestCase):
             await Runner.run(self.agent(model_settings=short), "Hi")
         assert "max_output_tokens" in str(told.exception)
 
-    async def test_an_agent_with_a_tool_is_refused_by_name(self) -> None:
-        def weather(city: str) -> str:
-            """Tell the weather."""
-            return city
+    async def test_an_agent_calls_its_tool_and_answers(self) -> None:
+        asked: list[str] = []
 
+        def get_weather(city: str) -> str:
+            """Tell the weather of a city."""
+            asked.append(city)
+            return "Sunny"
+
+        settings = ModelSettings(
+            temperature=0,
+            max_tokens=200,
+            tool_choice="get_weather",
+            parallel_tool_calls=False,
+            extra_body={"stop": ["."]},
+        )
+        agent = self.agent(tools=[function_tool(get_weather)], model_settings=settings)
+        # After a call the SDK demands none any more.
+        result = await Runner.run(agent, "How is the weather in Rome?", max_turns=4)
+        assert len(asked) >= 1
+        assert result.final_output
+        assert "tool_call_output_item" in {item.type for item in result.new_items}
+
+    async def test_a_tool_of_the_service_is_refused_by_name(self) -> None:
         for run in (self.run_whole, self.run_streamed):
             with self.assertRaises(openai.BadRequestError) as refused:  # noqa: PT027
-                await run(self.agent(tools=[function_tool(weather)]))
+                await run(self.agent(tools=[WebSearchTool()]))
             assert refused.exception.param == "tools"
-            assert "tool" in refused.exception.message
+            assert "web_search" in refused.exception.message
 
     async def run_whole(self, agent: Any) -> None:
         await Runner.run(agent, "Hi")

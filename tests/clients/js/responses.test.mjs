@@ -47,6 +47,31 @@ test("a conversation is compacted and gone on with", async () => {
   assert.equal(response.usage.input_tokens, plain.input_tokens);
 });
 
+test("a tool is called, and its output told", async () => {
+  const parameters = {
+    type: "object",
+    properties: { city: { type: "string", maxLength: 12 } },
+    required: ["city"],
+    additionalProperties: false,
+  };
+  const tools = [{ type: "function", name: "get_weather", parameters, strict: true }];
+  const asked = { input: "How is the weather in Rome?", tools, max_output_tokens: 60 };
+  const made = { ...asked, tool_choice: "required", parallel_tool_calls: false };
+  const stream = official.responses.stream(request(made));
+  const events = await all(stream);
+  const { id, output } = await stream.finalResponse();
+  const [call] = output;
+  assert.equal(call.name, "get_weather");
+  assert.deepEqual(Object.keys(JSON.parse(call.arguments)), ["city"]);
+  const deltas = events.filter((event) => event.type === "response.function_call_arguments.delta");
+  assert.equal(deltas.map((event) => event.delta).join(""), call.arguments);
+  const told = [{ type: "function_call_output", call_id: call.call_id, output: "Sunny." }];
+  const next = await official.responses.create(
+    request({ ...asked, input: told, previous_response_id: id, max_output_tokens: 2 }),
+  );
+  assert.ok(next.output_text);
+});
+
 test("a response in the background is polled", async () => {
   const response = await official.responses.create(request({ background: true }));
   assert.equal(response.status, "queued");
