@@ -1,7 +1,8 @@
 """How the text that a model writes for a request is read: found when its prompt is made, and kept with the request.
 
-``reading`` of a request has the name of the form of ``calls``, whether there is ``reasoning``, and the ids of those of
-their marks that are tokens without text. It is ``None`` where the text is one message and nothing else.
+``reading`` of a request has the name of the form of ``calls``, whether they are ``enforced`` to follow their schemas,
+whether there is ``reasoning``, and the ids of those of their marks that are tokens without text. It is ``None`` where
+the text is one message and nothing else.
 """
 
 from collections.abc import Mapping
@@ -58,9 +59,22 @@ def grammar(request: Request) -> str | None:
     form = FORMATS[reading["calls"]] if reading["calls"] else None
     if form is None and not reading["reasoning"]:
         return text_format.grammar_of(request["text"]["format"])
-    if answer is None and (form is None or not tools.are_enforced(request)):
+    if answer is None and (form is None or not reading.get("enforced", tools.are_enforced(request))):
         return None
     return grammars.from_lark(_lark(request, form, reading["controls"], reading["reasoning"], answer))
+
+
+def are_enforced(fields: Request) -> bool:
+    """Tell whether calls will follow the schemas of their tools: where they have to, and else wherever they can.
+
+    A tool that says nothing of `strict` is so wherever its schema can be kept to; one that is not strict leaves the
+    model free.
+    """
+    if tools.are_enforced(fields):
+        return True
+    found = tools.callable_tools(fields)
+    is_left_free = not found or any(tool["strict"] is False for tool in found)
+    return not is_left_free and _fault(fields, None) is None
 
 
 def check_schemas(fields: Request) -> None:
@@ -69,28 +83,31 @@ def check_schemas(fields: Request) -> None:
     Raises:
         InvalidRequest: naming the tool and what is wrong with its parameters.
     """
-    found = tools.callable_tools(fields)
     answer = text_format.schema_of(fields["text"]["format"]) if fields["text"] else None
-    if not found or (answer is None and not tools.are_enforced(fields)):
+    if not tools.callable_tools(fields) or (answer is None and not tools.are_enforced(fields)):
         return
+    if fault := _fault(fields, answer):
+        raise InvalidRequest(f"tools: {fault}", param="tools", code="invalid_value")
+
+
+def _fault(fields: Request, answer: dict[str, Any] | None) -> str | None:
+    """Return why calls, or an answer, cannot be made to follow the schemas; ``None`` where they can."""
+    found = tools.callable_tools(fields)
     for tool in found:
         try:
             schemas.check(call_grammars.arguments_schema(tool["parameters"]))
         except GrammarError as error:
-            raise _unfit(f"the parameters of {tool['name']}: {error}") from None
+            return f"the parameters of {tool['name']}: {error}"
     whole = grammars.from_lark(_lark(fields, call_formats.HERMES, {}, None, answer))
     if len(whole) > grammars.MAX_CHARACTERS:
-        raise _unfit(f"the schemas together are too long: more than {grammars.MAX_CHARACTERS} characters.")
+        return f"the schemas together are too long: more than {grammars.MAX_CHARACTERS} characters."
     # With expressions each was looked at in a child, and they do not meet: a call has one schema.
     if not schemas.has_expressions([answer, *(tool["parameters"] for tool in found)]):
         try:
             grammars.check(whole)
         except GrammarError as error:
-            raise _unfit(f"the schemas together: {error}") from None
-
-
-def _unfit(message: str) -> InvalidRequest:
-    return InvalidRequest(f"tools: {message}", param="tools", code="invalid_value")
+            return f"the schemas together: {error}"
+    return None
 
 
 def _lark(request: Request, form: Any, controls: Mapping[str, int], reasoning: Any, answer: Any) -> str:

@@ -1,6 +1,7 @@
 """Tools of a request on the real model: calls that it is made to make, what a choice leaves, and the way back."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -111,6 +112,20 @@ def test_without_a_choice_the_model_may_answer(http: httpx.Client) -> None:
     (message,) = response["output"]
     assert message["type"] == "message"
     assert (response["tool_choice"], response["parallel_tool_calls"]) == ("auto", False)
+
+
+def test_a_free_model_calls_where_a_function_is_needed_and_then_follows_the_schema(http: httpx.Client) -> None:
+    """Nothing is said of `strict`: a schema that can be kept to is."""
+    tool = {**WEATHER, "strict": None}
+    fields: dict[str, Any] = {"tools": [tool], "tool_choice": "auto", "temperature": 1, "max_output_tokens": 60}
+    with ThreadPoolExecutor(4) as threads:
+        responses = list(threads.map(lambda seed: respond(http, seed=seed, **fields), range(8)))
+    calls = [item for each in responses for item in each["output"] if item["type"] == "function_call"]
+    assert calls, "it has never called"
+    for call in calls:
+        if call["status"] == "completed":
+            arguments_of(call)
+    assert any(call["status"] == "completed" for call in calls)
 
 
 def test_tools_that_may_not_be_called_are_not_shown(http: httpx.Client) -> None:
