@@ -94,6 +94,8 @@ def claim(candidate: Task, owner: str, job_id: str, *, loaded: bool, exact: bool
     def decide(record: Record) -> Change | None:
         if (record.status, record.attempt) != (candidate.status, candidate.attempt) or record.owner is not None:
             return None
+        if record.status not in (Status.QUEUED, Status.RUNNING):
+            return None
         claims = record.claims_without_progress
         if limit and claims >= limit:
             return _failed(record, "too_many_attempts", f"The task was started {claims} times without any progress.")

@@ -61,8 +61,11 @@ class TaskQuerySet(models.QuerySet["Task"]):
         """
         if begun := self.to_resume().first():
             return begun
-        waiting = claim_order.next_id()
-        return self.filter(pk=waiting).first() if waiting else None
+        while waiting := claim_order.next_id():
+            # Between the two looks it may have been cancelled, or another worker's.
+            if candidate := self.filter(pk=waiting, status=Status.QUEUED, finished_at=None).first():
+                return candidate
+        return None
 
     def count_claimable(self, most: int) -> int:
         """How many tasks free workers would find, counted up to `most`."""

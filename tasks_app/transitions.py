@@ -140,7 +140,8 @@ def apply(task_ids: Sequence[str], decide: Callable[[Record], Change | None]) ->
 
 def plan(task_ids: Sequence[str], decide: Callable[[Record], Change | None]) -> Plan:
     """Read the tasks, let `decide` change them, and make the rows that say so; see ``apply``."""
-    changes = [change for record in _read(task_ids) if (change := decide(record))]
+    # Whatever a verb says of a task that has ended: nothing follows its end.
+    changes = [change for record in _read(task_ids) if (change := decide(record)) and record.status not in FINISHED]
     outputs = Output.of_each([change.record.id for change in changes if _has_output_in_log(change)])
     awaiting = idempotency.awaiting_results([change.record.id for change in changes if change.ends])
     made = Plan(changes, defaultdict(list), [], [], [], {}, {})

@@ -44,8 +44,8 @@ def check_response(response: dict[str, Any]) -> None:
 
 def _as_released(response: dict[str, Any]) -> dict[str, Any]:
     """Return the response with null as its schema: the release's types want that, and the official API shows it."""
-    form = response["text"]["format"]
-    if form["type"] != "json_schema":
+    form = response.get("text", {}).get("format", {})
+    if form.get("type") != "json_schema":
         return response
     assert isinstance(form["schema"], dict)
     return response | {"text": {**response["text"], "format": form | {"schema": None}}}

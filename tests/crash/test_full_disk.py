@@ -83,7 +83,8 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
 
 @pytest.fixture(scope="module")
 def service(disk: Disk) -> Iterator[Service]:
-    with Service(disk.path, LMSP_MIN_FREE_MB=str(_RESERVE_MB)) as service:
+    # The long prompt of each test is to take its time.
+    with Service(disk.path, LMSP_MIN_FREE_MB=str(_RESERVE_MB), LMSP_PREFIX_CACHE_MB="0") as service:
         yield service
         disk.clear()
 

@@ -4,8 +4,12 @@ import os
 import signal
 import sqlite3
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
+
+import pytest
 
 from tests.crash import victims
 from tests.crash.finish_line import (
@@ -24,6 +28,13 @@ from tests.service import Service, eventually
 # For so long the service waits for a lock at one time.
 _WAIT_FOR_LOCK_SECONDS = 19.0
 _TOKENS = 60
+
+
+@pytest.fixture
+def own_service(tmp_path: Path) -> Iterator[Service]:
+    """A service in which a long prompt takes its time again and again."""
+    with Service(tmp_path / "data", LMSP_PREFIX_CACHE_MB="0") as running:
+        yield running
 
 
 def _wait_for_tokens(service: Service, task: str, number: int) -> None:

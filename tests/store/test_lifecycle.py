@@ -1,8 +1,9 @@
 """Changes of state: one transaction, one winner, one event."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -43,6 +44,33 @@ def test_a_task_is_claimed_once(client: Client) -> None:
     assert lifecycle.claim(task, "one", "", loaded=True)
     assert lifecycle.claim(task, "two", "", loaded=True) is None
     assert Task.objects.get(pk=task.pk).owner == "one"
+
+
+@pytest.mark.parametrize("status", [Status.LOADING, Status.CANCELLING, *sorted(FINISHED)])
+def test_what_does_not_wait_is_not_claimed_however_it_was_read(client: Client, status: Status) -> None:
+    """Between the look for a task and its reading it may have been cancelled."""
+    task = put(new_task(client), status)
+    before = types(task)
+    assert lifecycle.claim(task, "somebody else", "job", loaded=True) is None
+    assert (Task.objects.get(pk=task.pk).status, types(task)) == (status, before)
+
+
+def test_a_task_that_is_cancelled_while_a_worker_looks_is_passed_over(client: Client) -> None:
+    first, second = new_task(client), new_task(client)
+    looked = 0
+
+    def cancel_after_the_look(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:
+        nonlocal looked
+        found = execute(sql, *rest)
+        if "at_limit" in sql and not looked:
+            looked += 1
+            lifecycle.cancel(first.id)
+        return found
+
+    with connection.execute_wrapper(cancel_after_the_look):
+        candidate = Task.objects.next_claimable()
+    assert looked
+    assert candidate == second
 
 
 def test_output_and_terminal_event_agree_with_the_stored_response(client: Client) -> None:
