@@ -60,11 +60,13 @@ class ServiceAdminSite(AdminSite):
         return answer
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
-        """Show the dashboard, and above it what ``/readyz`` would say to somebody who may not watch."""
+        """Show the dashboard, and what ``/readyz`` says; to those who may watch, the page goes on telling it."""
         watches = may_watch(request.user)
+        faults, remarks = list(filter(None, health.checks().values())), list(health.remarks().values())
         if not watches:
-            for fault in filter(None, health.checks().values()):
+            for fault in faults:
                 messages.error(request, fault)
-            for remark in health.remarks().values():
+            for remark in remarks:
                 messages.warning(request, remark)
-        return super().index(request, {"watches": watches, **(extra_context or {})})
+        context = {"watches": watches, "faults": faults, "remarks": remarks}
+        return super().index(request, {**context, **(extra_context or {})})
