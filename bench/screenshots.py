@@ -11,8 +11,9 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ _MODEL = "smollm2-135m-instruct"
 _DESK: ViewportSize = {"width": 1280, "height": 1060}
 _PHONE: ViewportSize = {"width": 390, "height": 844}
 # A list is the same all the way down.
-_TALLEST = {"admin_tasks": 800, "admin_pairings_dark": 420}
+_TALLEST = {"admin_tasks": 800, "admin_pairings_dark": 420, "admin_model": 850, "admin_client": 900}
 _MOST_BYTES = 200_000
 _PATIENCE_SECONDS = 60.0
+_MODEL_PAGE = f"/admin/models_app/languagemodel/{_MODEL}/change/"
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 _CLIENTS = ("notes-app", "mail-digest", "code-helper")
@@ -48,16 +50,29 @@ def main() -> None:
         with service, _browser() as browser:
             in_django(service.data_dir, "screenshots", "make_up_a_day()")
             session = in_django(service.data_dir, "many_tasks", "sign_in('admin')")["session"]
+            _take_trial(browser, service, session)
             task_id = _put_to_work(service)
+            in_django(service.data_dir, "screenshots", "make_up_a_month()")
             _take(browser, service, session, task_id)
+
+
+def _take_trial(browser: Browser, service: Service, session: str) -> None:
+    """Take the page of a model while nobody else has it say anything."""
+    with _page(browser, service, session, _DESK, "light") as page:
+        _shoot(page, service, _MODEL_PAGE, "admin_model", "#try", _try_it)
+    with _page(browser, service, session, _PHONE, "dark") as page:
+        _shoot(page, service, _MODEL_PAGE, "admin_model_phone", "#try", _try_it)
 
 
 def _take(browser: Browser, service: Service, session: str, task_id: str) -> None:
     task = f"/admin/tasks_app/task/{task_id}/change/"
+    (owner,) = [client for client in service.manage("list_clients")["clients"] if client["name"] == _CLIENTS[0]]
+    client = f"/admin/clients_app/client/{owner['id']}/change/"
     with _page(browser, service, session, _DESK, "light") as page:
         _shoot(page, service, task, "admin_task", "#text")
         _shoot(page, service, "/admin/", "admin_dashboard", ".card .number")
         _shoot(page, service, "/admin/tasks_app/task/", "admin_tasks", "[data-row]")
+        _shoot(page, service, client, "admin_client", "#plot-usage")
     with _page(browser, service, session, _PHONE, "dark") as page:
         _shoot(page, service, task, "admin_task_phone", "#text")
     with _page(browser, service, session, _PHONE, "light") as page:
@@ -67,10 +82,25 @@ def _take(browser: Browser, service: Service, session: str, task_id: str) -> Non
         _shoot(page, service, "/admin/clients_app/pairing/", "admin_pairings_dark", "#result_list")
 
 
-def _shoot(page: Page, service: Service, path: str, name: str, awaited: str) -> None:
+def _try_it(page: Page) -> None:
+    """Have a model say something, to the end."""
+    page.fill("#try-most", "90")
+    page.click("#try-go")
+    page.locator("#try-state", has_text="completed").wait_for()
+
+
+def _shoot(
+    page: Page,
+    service: Service,
+    path: str,
+    name: str,
+    awaited: str,
+    prepare: Callable[[Page], None] = lambda _page: None,
+) -> None:
     host, port = service.address
     page.goto(f"http://{host}:{port}{path}")
     page.wait_for_selector(awaited)
+    prepare(page)
     page.evaluate("document.fonts.ready")
     # So that rates are measured and figures have come.
     page.wait_for_timeout(3500)
@@ -175,6 +205,26 @@ def make_up_a_day() -> None:
     ]
     Minute.objects.bulk_create(rows, ignore_conflicts=True)
     print(json.dumps({"minutes": len(rows)}))
+
+
+def make_up_a_month() -> None:
+    """Write what a client has had in the days before this one, and give it some limits."""
+    from clients_app.models import Client
+    from tasks_app import usage
+    from tasks_app.models import Usage
+
+    chance = random.Random(7)  # nosec B311
+    client = Client.objects.get(name=_CLIENTS[0])
+    today = usage.today()
+    rows = []
+    for ago in range(1, 30):
+        day = today - timedelta(days=ago)
+        tasks = int(chance.uniform(20, 60) * (0.25 if day.weekday() > 4 else 1.0))
+        tokens = {"input_tokens": tasks * 240, "output_tokens": int(tasks * chance.uniform(300, 500))}
+        rows.append(Usage(client_id=client.pk, day=day, model=_MODEL, tasks=tasks, run_ms=tasks * 9000, **tokens))
+    Usage.objects.bulk_create(rows)
+    Client.objects.filter(pk=client.pk).update(max_queued=8, max_tokens_per_day=10_000)
+    print(json.dumps({"days": len(rows)}))
 
 
 if __name__ == "__main__":

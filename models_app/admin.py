@@ -4,13 +4,13 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Model, QuerySet
+from django.db.models import Model
 from django.http import HttpRequest
+from unfold.widgets import UnfoldAdminTextInputWidget
 
 from lmsp_site import audit_log
-from lmsp_site.admin import AuditedAdmin
 from lmsp_site.audit_log import Action, Actor
-from models_app import defaults, naming, verifying
+from models_app import defaults, naming
 from models_app.loading_admin import LoadingAdmin
 from models_app.models import LanguageModel
 from models_app.pull_admin import ModelPullAdmin
@@ -23,12 +23,15 @@ class ModelSettingsForm(forms.ModelForm):
     """Names, sampling defaults and context of a model; empty fields leave what holds for all models."""
 
     aliases = forms.CharField(
-        required=False, max_length=2000, help_text="By comma: what requests may call the model beside its id."
+        required=False,
+        max_length=2000,
+        widget=UnfoldAdminTextInputWidget,
+        help_text="By comma: what requests may call the model beside its id.",
     )
-    temperature = forms.FloatField(required=False)
-    top_p = forms.FloatField(required=False)
-    presence_penalty = forms.FloatField(required=False)
-    frequency_penalty = forms.FloatField(required=False)
+    temperature = forms.FloatField(required=False, widget=UnfoldAdminTextInputWidget)
+    top_p = forms.FloatField(required=False, widget=UnfoldAdminTextInputWidget)
+    presence_penalty = forms.FloatField(required=False, widget=UnfoldAdminTextInputWidget)
+    frequency_penalty = forms.FloatField(required=False, widget=UnfoldAdminTextInputWidget)
 
     class Meta:
         model = LanguageModel
@@ -71,49 +74,19 @@ class ModelSettingsForm(forms.ModelForm):
 
 
 @admin.register(LanguageModel)
-class LanguageModelAdmin(LoadingAdmin, AuditedAdmin):
+class LanguageModelAdmin(LoadingAdmin):
     """The catalogue; ``add_model`` adds to it, and ``remove_model`` takes from it."""
 
     form = ModelSettingsForm
-    list_display = (
-        "id",
-        "state",
-        "file_state",
-        "format",
-        "architecture",
-        "quantization",
-        "size_bytes",
-        "license",
-        "created_at",
-    )
+    list_display: tuple[str, ...] = ("id", "architecture", "quantization", "on_disk", "license", "created_at")
     list_filter = ("file_state", "format", "engine")
     search_fields = ("id", "aliases__name", "architecture", "base_model")
-    actions = (*LoadingAdmin.actions, "read_again")
     show_full_result_count = False
-    readonly_fields = (
-        "id",
-        "file_state",
-        "checked_at",
-        "digest",
-        "size_bytes",
-        "file",
-        "files",
-        "engine",
-        "format",
-        "architecture",
-        "parameter_count",
-        "quantization",
-        "trained_context_length",
-        "has_chat_template",
-        "license",
-        "base_model",
-        "created_at",
-    )
-    fieldsets = (
-        (None, {"fields": ("id", "aliases", "max_context_length", *defaults.SAMPLING)}),
-        ("What its files say", {"fields": readonly_fields[7:-1]}),
-        ("Its files", {"fields": (*readonly_fields[1:7], "created_at")}),
-    )
+    fieldsets = ((None, {"fields": ("aliases", "max_context_length", *defaults.SAMPLING)}),)
+
+    def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:
+        """Return what may be set; to somebody who may set nothing, there is nothing of it to show as a form."""
+        return super().get_fieldsets(request, obj) if self.has_change_permission(request, obj) else []
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Files come by the command line."""
@@ -136,11 +109,7 @@ class LanguageModelAdmin(LoadingAdmin, AuditedAdmin):
             changes = {"aliases": {"from": before, "to": after}}
             audit_log.record(Actor.admin(request), Action.CHANGED, stored, changes=changes)
 
-    @admin.action(description="Have the files of selected models read again", permissions=["change"])
-    def read_again(self, request: HttpRequest, models: QuerySet[LanguageModel]) -> None:
-        """Not by this process: a large file takes minutes."""
-        for model in models:
-            verifying.ask_for_reading(model)
-        self.message_user(
-            request, "Their files are read before they are next loaded, or within five minutes. `file state` tells."
-        )
+    @admin.display(description="on disk", ordering="size_bytes")
+    def on_disk(self, model: LanguageModel) -> str:
+        """Return the size of its files as people read it."""
+        return f"{model.size_bytes / (1 << 20):,.0f} MB"

@@ -2,9 +2,6 @@
 
 import fcntl
 import re
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +11,7 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
-from models_app import hub, pulling
+from models_app import errands, hub, pulling
 from models_app.digests import OnBytes
 from models_app.models import LanguageModel, ModelPull, PullState
 from models_app.refusals import CannotRegister
@@ -30,16 +27,10 @@ def is_source(source: str) -> bool:
 
 def start(pull: ModelPull) -> int:
     """Have a child of this process carry out a pull, and return its id; what ends it another start goes on with."""
-    command = [sys.executable, "manage.py", "pull_model", pull.source, f"--id={pull.name}", f"--record={pull.pk}"]
+    arguments = [pull.source, f"--id={pull.name}", f"--record={pull.pk}"]
     if pull.revision:
-        command.append(f"--revision={pull.revision}")
-    nobody = subprocess.DEVNULL
-    child = subprocess.Popen(
-        [*command, "--json"], cwd=Path(__file__).parent.parent, stdin=nobody, stdout=nobody, stderr=nobody
-    )
-    # Whoever ends is waited for, so that none is left in the table of processes.
-    threading.Thread(target=child.wait, daemon=True).start()
-    return child.pid
+        arguments.append(f"--revision={pull.revision}")
+    return errands.begin("pull_model", *arguments)
 
 
 def is_carried_out(pull: ModelPull) -> bool:

@@ -6,11 +6,13 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
+from lmsp_site import file_lock
 from lmsp_site.errors import Unavailable
 from models_app import digests
 from models_app.digests import Stamp
@@ -51,7 +53,7 @@ def require_intact(model: LanguageModel, on_progress: OnProgress = ignore) -> No
     """
     if not is_unchanged(model):
         verify(model, on_progress)
-    _require_ready(model)
+    require_ready(model)
 
 
 def verify(model: LanguageModel, on_progress: OnProgress = ignore, *, anew: bool = False) -> FileState:
@@ -73,7 +75,12 @@ def verify(model: LanguageModel, on_progress: OnProgress = ignore, *, anew: bool
     return FileState(model.file_state)
 
 
-def _require_ready(model: LanguageModel) -> None:
+def require_ready(model: LanguageModel) -> None:
+    """Refuse a model whose files were not what was registered when they were last read.
+
+    Raises:
+        ModelUnusable: ``model_digest_mismatch``, or ``model_file_missing``.
+    """
     if model.file_state == FileState.MISSING:
         raise missing(model)
     if model.file_state == FileState.CORRUPT:
@@ -142,17 +149,23 @@ def _store(model: LanguageModel, state: FileState, stamps: list[Stamp] | None) -
             HostClient(settings.LMSP.run_dir).unload(model.engine_key)
 
 
-def ask_for_reading(model: LanguageModel) -> None:
-    """Have a model's files read again before they are next loaded, or by the schedule."""
-    model.stamps = []
-    model.save(update_fields=["stamps"])
+def is_being_read(model: LanguageModel) -> bool:
+    """Tell whether some process reads the model's files at this moment."""
+    try:
+        return file_lock.is_held(_lock(model))
+    except FileNotFoundError:
+        return False
+
+
+def _lock(model: LanguageModel) -> Path:
+    name = hashlib.sha256(model.id.encode()).hexdigest()[:16]
+    return Path(settings.LMSP.run_dir) / f"verify-{name}.lock"
 
 
 @contextmanager
 def _alone(model: LanguageModel, on_progress: OnProgress) -> Iterator[None]:
     """See that one process at a time reads a model's files; whoever waits shows that he lives."""
-    name = hashlib.sha256(model.id.encode()).hexdigest()[:16]
-    with (settings.LMSP.run_dir / f"verify-{name}.lock").open("w") as lock:
+    with _lock(model).open("w") as lock:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

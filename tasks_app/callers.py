@@ -64,6 +64,11 @@ class Watch:
                 self._looking.cancel()
                 self._looking = None
 
+    def held_by(self, client: Client) -> list[str]:
+        """Return the addresses that a client has open in this process; any thread may ask."""
+        hashes = {client.token_hash, client.previous_token_hash}
+        return sorted(opened.path for opened in list(self._open) if opened.token_hash in hashes)
+
     async def _look_now_and_then(self) -> None:
         failing = False
         while True:

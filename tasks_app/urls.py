@@ -5,7 +5,7 @@ from django.urls import path, re_path
 
 from lmsp_site.asgi_http import App, Scope, header, query
 from tasks_app import chat_streaming, own_client, streaming, views
-from tasks_app.board.sockets import DashboardSocket, TaskRowsSocket, TaskSocket
+from tasks_app.board.sockets import DashboardSocket, ModelsSocket, TaskRowsSocket, TaskSocket
 from tasks_app.consumers import NowhereConsumer, TaskEventsConsumer
 from tasks_app.events_socket import EventsConsumer
 from tasks_app.responses_socket import ResponsesConsumer
@@ -33,6 +33,7 @@ websocket_urlpatterns = URLRouter(
         re_path(r"^v1/responses$", ResponsesConsumer.as_asgi()),
         re_path(r"^v1/tasks/(?P<task_id>[^/]+)/events$", TaskEventsConsumer.as_asgi()),
         re_path(r"^admin/live/dashboard$", DashboardSocket.as_asgi()),
+        re_path(r"^admin/live/models$", ModelsSocket.as_asgi()),
         re_path(r"^admin/live/tasks$", TaskRowsSocket.as_asgi()),
         re_path(r"^admin/live/tasks/(?P<task_id>[^/]+)$", TaskSocket.as_asgi()),
         re_path(r"", NowhereConsumer.as_asgi()),

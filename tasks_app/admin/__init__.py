@@ -1,5 +1,5 @@
 """Tasks, what the service keeps beneath them, and the runner's jobs in the admin."""
 
-from tasks_app.admin import jobs, tables, task_admin, usage
+from tasks_app.admin import client_page, jobs, model_page, tables, task_admin, usage
 
-__all__ = ["jobs", "tables", "task_admin", "usage"]
+__all__ = ["client_page", "jobs", "model_page", "tables", "task_admin", "usage"]

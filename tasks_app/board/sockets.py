@@ -15,9 +15,10 @@ from lmsp_site.asgi_http import header, nonnegative, query
 from lmsp_site.database_threads import reads
 from lmsp_site.errors import Forbidden, InvalidRequest, NotFound, to_protocol
 from lmsp_site.origins import is_own_page
-from tasks_app import lookup
+from models_app import standing
+from tasks_app import lookup, statistics
 from tasks_app.board.permission import may_watch
-from tasks_app.board.watching import board
+from tasks_app.board.watching import board, looks
 from tasks_app.console import figures, listing
 from tasks_app.models import Task
 from tasks_app.sockets import NORMAL, Socket
@@ -119,26 +120,54 @@ class TaskSocket(StaffSocket):
 
 
 class TaskRowsSocket(StaffSocket):
-    """Sends ``{"rows": […]}`` for the tasks named by ``?ids=a,b``, once a second those that have changed."""
+    """Sends ``{"rows": […]}`` for the tasks named by ``?ids=a,b``, once a second those that have changed.
+
+    With ``newest=ID`` also ``{"newer": N}``: how many tasks have come after that one, counted up to 100.
+    """
 
     async def opened(self) -> None:
         """Begin."""
         ids = [name for name in query(self.scope).get("ids", "").split(",") if name]
         if not 0 < len(ids) <= _MOST_ROWS:
             raise InvalidRequest(f"ids must name 1 to {_MOST_ROWS} tasks.", param="ids")
-        self.begin(self._show(ids))
+        self.begin(self._show(ids, query(self.scope).get("newest", "")))
 
-    async def _show(self, ids: list[str]) -> None:
+    async def _show(self, ids: list[str], newest: str) -> None:
         shown: dict[str, dict[str, Any]] = {}
-        while ids:
+        told = 0
+        while ids or newest:
             found = {row["id"]: row for row in await reads.run(rows, ids)}
             if changed := [row for task_id, row in found.items() if shown.get(task_id) != row]:
                 await self.send_object({"rows": changed})
             shown |= found
             ids = [task_id for task_id in ids if task_id in found and found[task_id]["status"] not in FINISHED]
+            if newest and (count := await reads.run(_newer, newest)) != told:
+                told = count
+                await self.send_object({"newer": count})
             await asyncio.sleep(_LOOK_SECONDS)
         # The tasks shown will not change any more; the page stays as it is.
         await self.close(NORMAL)
+
+
+class ModelsSocket(StaffSocket):
+    """Sends ``{"models": […]}`` for all models, once a second those that have changed."""
+
+    async def opened(self) -> None:
+        """Begin."""
+        self.begin(self._show())
+
+    async def _show(self) -> None:
+        shown: dict[str, dict[str, Any]] = {}
+        while True:
+            found = {row["id"]: row for row in await looks.run(lambda: standing.rows(statistics.speeds()))}
+            if changed := [row for model_id, row in found.items() if shown.get(model_id) != row]:
+                await self.send_object({"models": changed})
+            shown = found
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _newer(newest: str) -> int:
+    return int(Task.objects.kept().filter(pk__gt=newest)[:_FARTHEST].count())
 
 
 def rows(ids: list[str]) -> list[dict[str, Any]]:

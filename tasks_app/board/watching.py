@@ -17,7 +17,7 @@ _STANDING_TICKS, _PLOTS_TICKS = 3, 30
 _RATE_SECONDS = 5.0
 
 # Looks wait for engines and for the lock of the database; readers of logs are not to wait for them.
-_looks = DatabaseThreads(1, "board")
+looks = DatabaseThreads(1, "board")
 
 Frame = dict[str, Any]
 
@@ -65,7 +65,7 @@ class Board:
 
     async def _look(self, name: str, look: Any) -> None:
         try:
-            found = await _looks.run(look)
+            found = await looks.run(look)
         except Exception as error:  # noqa: BLE001 - the next look may succeed: the database is locked, an engine hangs
             logger.info("dashboard not updated", extra={"part": name, "error": str(error)})
             found = {"fault": "This could not be found out just now; it is tried again."}

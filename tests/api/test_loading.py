@@ -1,6 +1,7 @@
 """Which models the running service loads, keeps and lets go, and what it shows of that."""
 
 import importlib.util
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -148,7 +149,8 @@ def test_the_admin_shows_states_and_loads_and_unloads(loading: Service) -> None:
         assert "exllamav2" in browser.get(address).text
         submit(browser, address, action="load", _selected_action=OTHER)
         _is_in(loading, OTHER, "ready")
-        assert "ready, " in browser.get(address).text
+        shown = '"state ready" data-cell="state">ready<.*"memory">[0-9]+ MB<'
+        assert re.search(shown, browser.get(address).text, re.DOTALL)
         page = submit(browser, address, action="unload", _selected_action=OTHER)
         assert "was unloaded" in page.text
     assert HostClient(loading.data_dir / "run").find(_model(loading, OTHER)["digest"]) is None

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.api.bodies import STORY
 from tests.clients.installing import npm_modules
 from tests.console.conftest import PHONE, Desk
-from tests.service import REPOSITORY, Service, eventually
+from tests.service import MODEL, REPOSITORY, Service, eventually
 
 HERE = Path(__file__).resolve().parent
 PAGES = (
@@ -158,7 +158,11 @@ def test_no_page_has_a_serious_fault_of_accessibility(browser: Browser, service:
     context = browser.new_context()
     page = Desk(context, service, "operator").page
     shown = ("/admin/", "/admin/tasks_app/task/", f"/admin/tasks_app/task/{task_id}/change/", PAGES[5])
-    for scheme, paths in (("light", shown), ("dark", shown[:3])):
+    looked_after = (
+        f"/admin/models_app/languagemodel/{MODEL}/change/",
+        f"/admin/clients_app/client/{service.client_id}/change/",
+    )
+    for scheme, paths in (("light", (*shown, *looked_after)), ("dark", (*shown[:3], *looked_after))):
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         for path in paths:
             page.goto(f"{service.url}{path}")

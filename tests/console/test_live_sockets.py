@@ -56,7 +56,7 @@ def refusal(opening: ClientConnection) -> tuple[str, int]:
 
 
 def test_nobody_else_gets_in(service: Service, signed_in: httpx.Client) -> None:
-    for path in (DASHBOARD, "/admin/live/tasks?ids=task_x", "/admin/live/tasks/task_x"):
+    for path in (DASHBOARD, "/admin/live/models", "/admin/live/tasks?ids=task_x", "/admin/live/tasks/task_x"):
         assert refusal(open_socket(service, path, None)) == ("not_signed_in", 4403)
         # What is no page sends no origin, and a page of elsewhere another.
         assert refusal(open_socket(service, path, signed_in, None)) == ("origin_not_allowed", 4403)

@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.contrib.sessions.models import Session
+from django.db import connection
 from django.test import Client as Browser
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from clients_app.models import Client
+from lmsp_site.audit_log import AuditEntry
+from tasks_app.models import Usage
 from tests.store.admitting import admitted
-from tests.store.tasks import new_task
+from tests.store.tasks import finish, new_task, running
 
 LIST = "/admin/clients_app/client/"
 
@@ -123,6 +127,60 @@ def test_a_person_who_may_only_look_changes_nothing(database: Path) -> None:
     stored = Client.objects.values().get()
     for action in ("rotate_token", "revoke"):
         act(browser, action, client)
+    for button in ("rotate", "revoke"):
+        assert browser.post(f"{LIST}{client.pk}/{button}/").status_code == 403
     assert edit(browser, client, name="y").status_code == 403
     assert Client.objects.values().get() == stored
     assert admitted(token)
+
+
+def test_the_page_of_a_client_tells_what_it_has_and_had(admin: Browser, client: Client) -> None:
+    Client.objects.filter(pk=client.pk).update(max_queued=4, scopes=["tasks:read"])
+    new_task(client)
+    _, progress = running(client)
+    finish(progress, "Done.")
+    had = Usage.objects.get(client_id=client.pk)
+    page = shown(admin.get(f"{LIST}{client.pk}/change/"))
+    assert "Queued tasks 1 of 4 its own" in page
+    assert "Running tasks 0, no limit" in page
+    assert f"1 task, {had.input_tokens} tokens in, {had.output_tokens} out" in page
+    assert "tasks:read granted one's own tasks" in page
+    assert "tasks:write not granted" in page
+    listed = shown(admin.get(LIST))
+    assert f" {had.input_tokens + had.output_tokens} " in listed.split(client.name, 1)[1]
+
+
+def test_the_buttons_of_a_page_do_what_the_actions_do(admin: Browser, database: Path) -> None:
+    client, old = Client.pair("x", [])
+    page = admin.post(f"{LIST}{client.pk}/rotate/", {"overlap": "0"})
+    (token,) = re.findall(r"<pre>(lmsp_\S+)</pre>", page.content.decode())
+    assert admitted(token)
+    assert not admitted(old)
+    # What is not offered is the hour of the action.
+    admin.post(f"{LIST}{client.pk}/rotate/", {"overlap": "99999999"})
+    client.refresh_from_db()
+    assert client.previous_token_until is not None
+    assert client.previous_token_until - timezone.now() <= timedelta(hours=1)
+    assert admin.post(f"{LIST}{client.pk}/revoke/").status_code == 302
+    assert Client.objects.get().state == "revoked"
+    assert admin.post(f"{LIST}{client.pk}/rotate/").status_code == 302
+    assert "pair the program again" in messages(admin)
+    assert admin.post(f"{LIST}client_none/revoke/").status_code == 404
+    actions = list(AuditEntry.objects.order_by("id").values_list("action", flat=True))
+    assert actions == ["rotated", "rotated", "revoked"]
+
+
+def test_the_list_is_made_by_few_queries_however_long(admin: Browser, database: Path) -> None:
+    counts = []
+    for number in (1, 12):
+        for name in range(number):
+            Client.pair(f"{number} {name}", [])
+        with CaptureQueriesContext(connection) as captured:
+            admin.get(LIST)
+        counts.append(len(captured))
+    assert counts[0] == counts[1] <= 12
+
+
+def shown(page: Any) -> str:
+    """Return a page's text."""
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]*>", " ", page.content.decode())))

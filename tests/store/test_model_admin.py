@@ -10,14 +10,18 @@ from typing import Any
 
 import pytest
 from django.conf import settings
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.test import Client as Browser
 
+from clients_app.models import Client
+from lmsp_site import roles
 from lmsp_site.audit_log import AuditEntry
 from models_app import importing, naming, verifying
 from models_app.models import FileState, LanguageModel
 from tasks_app import model_checks
 from tests import tiny_models
+from tests.service import eventually
+from tests.store.pairings import browser, person
 
 LIST = "/admin/models_app/languagemodel/"
 
@@ -101,10 +105,40 @@ def test_files_are_read_again_when_it_is_asked_for(admin: Browser, model: Langua
     os.utime(model.path, ns=(found.st_atime_ns, found.st_mtime_ns))
     model_checks.verify_on_schedule()
     assert LanguageModel.objects.get().file_state == FileState.READY
-    admin.post(LIST, {"action": "read_again", "_selected_action": [model.pk]})
-    assert "within five minutes" in html.unescape(admin.get(LIST).content.decode())
-    model_checks.verify_on_schedule()
-    assert LanguageModel.objects.get().file_state == FileState.CORRUPT
+    admin.post(LIST, {"action": "verify", "_selected_action": [model.pk]})
+    assert "files of tiny are being read" in html.unescape(admin.get(LIST).content.decode())
+    eventually(lambda: LanguageModel.objects.get().file_state == FileState.CORRUPT, 60, "it is found out")
+    assert "not what was registered" in admin.get(f"{LIST}tiny/change/").content.decode()
+    # Nothing runs on it, and the reason is told.
+    trial = admin.post(f"{LIST}tiny/try/", {"text": "Hi", "max_output_tokens": "5"})
+    assert (trial.status_code, "not what was registered" in trial.json()["error"]) == (503, True)
     model.path.write_bytes(good)
-    model_checks.verify_on_schedule()
-    assert verifying.is_unchanged(LanguageModel.objects.get())
+    admin.post(f"{LIST}tiny/verify/")
+    eventually(lambda: verifying.is_unchanged(LanguageModel.objects.get()), 60, "they are right again")
+    deeds = [entry.detail["done"] for entry in AuditEntry.objects.filter(action="changed")]
+    assert deeds == ["verified", "verified"]
+
+
+def test_a_trial_is_refused_with_the_reason(admin: Browser, model: LanguageModel) -> None:
+    said = {"text": "Hi", "max_output_tokens": "5"}
+    trial = admin.post(f"{LIST}tiny/try/", said)
+    assert (trial.status_code, "does not run" in trial.json()["error"]) == (503, True)
+    wrong = admin.post(f"{LIST}tiny/try/", {"text": "Hi", "max_output_tokens": "0"})
+    assert (wrong.status_code, "max_output_tokens" in wrong.json()["error"]) == (400, True)
+    model.path.unlink()
+    assert "is missing" in admin.post(f"{LIST}tiny/try/", said).json()["error"]
+    assert "is missing" in admin.get(LIST).content.decode()
+    assert not Client.objects.exists()
+
+
+def test_an_observer_sees_and_does_nothing(model: LanguageModel) -> None:
+    watching = person("watching")
+    watching.groups.set(Group.objects.filter(name=roles.OBSERVER))
+    opened = browser(watching)
+    page = opened.get(f"{LIST}tiny/change/").content.decode()
+    assert model.digest in page
+    assert "Verify" not in page
+    assert "try-text" not in page
+    for deed in ("load", "unload", "verify", "try"):
+        assert opened.post(f"{LIST}tiny/{deed}/", {"text": "Hi", "max_output_tokens": "5"}).status_code == 403
+    assert not AuditEntry.objects.filter(action="changed").exists()
