@@ -89,7 +89,7 @@ class LanguageModelAdmin(LoadingAdmin):
         return super().get_fieldsets(request, obj) if self.has_change_permission(request, obj) else []
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Files come by the command line."""
+        """A row comes with its files: there is another page for that."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:

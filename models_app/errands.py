@@ -3,11 +3,18 @@
 import subprocess
 import sys
 import threading
+from collections.abc import Collection
 from pathlib import Path
 
 
-def begin(command: str, *arguments: str) -> int:
-    """Have a child run a command of ``manage.py``, and return its id; what it tells nobody reads."""
+def begin(command: str, *arguments: str, held: Collection[int] = ()) -> int:
+    """Have a child run a command of ``manage.py``, and return its id; what it tells nobody reads.
+
+    Args:
+        command: its name.
+        *arguments: what it is told beside ``--json``.
+        held: descriptors that it gets as well, such as that of a lock which is to live as long as it does.
+    """
     nobody = subprocess.DEVNULL
     child = subprocess.Popen(
         [sys.executable, "manage.py", command, *arguments, "--json"],
@@ -15,6 +22,7 @@ def begin(command: str, *arguments: str) -> int:
         stdin=nobody,
         stdout=nobody,
         stderr=nobody,
+        pass_fds=tuple(held),
     )
     # Whoever ends is waited for, so that none is left in the table of processes.
     threading.Thread(target=child.wait, daemon=True).start()

@@ -175,12 +175,28 @@ def _put_back(model: LanguageModel, draft: _Draft) -> LanguageModel:
     if model.digest != draft.digest:
         raise CannotRegister(f"The id {model.id} is taken by another file; choose another id.")
     if model.file_state != FileState.READY or model.stamps_now() != model.stamps:
-        _exchange(draft.place, model.folder if draft.place.is_dir() else model.path)
+        _replace(model, draft)
     for name, value in draft.metadata.items():
         setattr(model, name, value)
     _note_files(model)
     model.save()
     return model
+
+
+def _replace(model: LanguageModel, draft: _Draft) -> None:
+    if not draft.place.is_dir():
+        model.path.parent.mkdir(parents=True, exist_ok=True)
+        _exchange(draft.place, model.path)
+        return
+    if model.format != "gguf":
+        _exchange(draft.place, model.folder)
+        return
+    # Part by part: where somebody had put it they have their own names, and their folder may hold other models.
+    if model.folder != Path(settings.LMSP.models_dir) and model.folder.is_symlink():
+        model.folder.unlink()
+    model.folder.mkdir(parents=True, exist_ok=True)
+    for path, entry in zip(model.paths, draft.files, strict=True):
+        _exchange(draft.place / entry["name"], path)
 
 
 def _note_files(model: LanguageModel) -> None:

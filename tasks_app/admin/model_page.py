@@ -18,9 +18,9 @@ from lmsp_site.admin import UncountedList
 from lmsp_site.audit_log import Actor
 from lmsp_site.errors import ProtocolError
 from models_app import listing, standing
-from models_app.admin import LanguageModelAdmin
 from models_app.models import LanguageModel
 from tasks_app import managing, statistics, trying
+from tasks_app.admin.adding_page import AddingAdmin
 from tasks_app.console import figures
 from tasks_app.models import Task
 
@@ -53,10 +53,10 @@ admin.site.unregister(LanguageModel)
 
 
 @admin.register(LanguageModel)
-class ModelPageAdmin(LanguageModelAdmin):
+class ModelPageAdmin(AddingAdmin):
     """Every model with its state, memory and speed as they are; a page for each, where it can be tried."""
 
-    list_display = ("id", "state", "memory", "speed", *LanguageModelAdmin.list_display[1:])
+    list_display = ("id", "state", "memory", "speed", *AddingAdmin.list_display[1:])
     change_form_template = "tasks_app/admin/model.html"
     change_list_template = "tasks_app/admin/model_list.html"
 

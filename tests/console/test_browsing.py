@@ -159,6 +159,7 @@ def test_no_page_has_a_serious_fault_of_accessibility(browser: Browser, service:
     page = Desk(context, service, "operator").page
     shown = ("/admin/", "/admin/tasks_app/task/", f"/admin/tasks_app/task/{task_id}/change/", PAGES[5])
     looked_after = (
+        "/admin/models_app/languagemodel/add/",
         f"/admin/models_app/languagemodel/{MODEL}/change/",
         f"/admin/clients_app/client/{service.client_id}/change/",
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests import tiny_models
 from tests.console.conftest import PHONE, Desk
 from tests.service import MODEL, Service
 
@@ -58,6 +59,44 @@ def test_a_person_verifies_a_model_and_tries_it(desk: Desk, service: Service) ->
     desk.check()
 
 
+def test_a_person_adds_a_model_and_verifies_it(desk: Desk, service: Service) -> None:
+    models = service.data_dir / "models"
+    (file,) = tiny_models.write_gguf(models / "put here.gguf")
+    (models / "no model.gguf").write_bytes(b"<html>not found</html>")
+    try:
+        desk.open("/admin/models_app/languagemodel/")
+        page = desk.open("/admin/models_app/languagemodel/add/")
+        page.get_by_role("button", name="Add no model.gguf").click()
+        refused = page.locator("#additions .row", has_text="no model.gguf")
+        expect(refused.locator(".state")).to_have_text("failed", timeout=60_000)
+        expect(refused).to_contain_text("does not begin as a GGUF file does")
+        row = page.locator("#found .row", has_text="put here.gguf")
+        expect(row.locator("[name=model_id]")).to_have_value("put-here")
+        row.locator("[name=model_id]").fill("tests/put-here")
+        row.get_by_role("button").click()
+        added = page.locator("#additions .row", has_text="put here.gguf")
+        expect(added.locator(".state")).to_have_text("completed", timeout=60_000)
+        expect(page.locator("#found")).not_to_contain_text("put here.gguf")
+        added.get_by_role("link").click()
+        desk.settle()
+        expect(page.locator("#model [data-cell=state]")).to_have_text(re.compile("ready|unloaded"), timeout=30_000)
+        checked = page.locator("[data-cell=checked]")
+        before = checked.get_attribute("data-at") or ""
+        page.get_by_role("button", name="Verify").click()
+        expect(checked).not_to_have_attribute("data-at", before, timeout=60_000)
+        expect(page.locator("#model [data-cell=state]")).to_have_text(re.compile("ready|unloaded"), timeout=30_000)
+        assert file.is_file(), "it is where it was"
+        written = "SELECT action, actor FROM audit_log WHERE subject_id = 'tests/put-here' ORDER BY id"
+        assert service.sql(written) == [("created", "operator"), ("changed", "operator")]
+        desk.settle()
+        desk.check()
+    finally:
+        (models / "no model.gguf").unlink()
+        if service.sql("SELECT 1 FROM models WHERE id = 'tests/put-here'"):
+            service.manage("remove_model", "tests/put-here")
+        file.unlink(missing_ok=True)
+
+
 def test_a_person_looks_at_a_client_and_revokes_it(desk: Desk, service: Service) -> None:
     service.finished(service.create("Hi", max_output_tokens=3)["id"])
     page = desk.open(f"/admin/clients_app/client/{service.client_id}/change/")
@@ -101,7 +140,11 @@ def test_the_list_of_tasks_tells_of_new_ones(desk: Desk, service: Service, prese
 def test_its_pages_fit_a_phone(browser: Browser, service: Service) -> None:
     context = browser.new_context(viewport=PHONE, color_scheme="dark", has_touch=True, is_mobile=True)
     phone = Desk(context, service, "operator")
-    for path in (MODEL_PAGE, f"/admin/clients_app/client/{service.client_id}/change/"):
+    for path in (
+        MODEL_PAGE,
+        "/admin/models_app/languagemodel/add/",
+        f"/admin/clients_app/client/{service.client_id}/change/",
+    ):
         page = phone.open(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
     phone.check()

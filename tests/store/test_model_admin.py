@@ -93,8 +93,49 @@ def test_a_forged_form_changes_nothing_else(admin: Browser, model: LanguageModel
     assert edit(admin, **forged) == ""
     after = LanguageModel.objects.get()
     assert all(str(getattr(after, name)) == str(getattr(model, name)) for name in forged)
-    for address in ("add/", "tiny/delete/"):
-        assert admin.post(f"{LIST}{address}", {"id": "x", "post": "yes"}).status_code == 403
+    assert admin.post(f"{LIST}tiny/delete/", {"id": "x", "post": "yes"}).status_code == 403
+
+
+def test_what_lies_there_is_added_by_a_child(admin: Browser, model: LanguageModel) -> None:
+    models = Path(settings.LMSP.models_dir)
+    shutil.copy(model.path, models / "tiny.v2 (1).gguf")
+    (models / "bad.gguf").write_bytes(b"GGUF" + b"\0" * 8)
+    page = html.unescape(admin.get(f"{LIST}add/").content.decode())
+    assert 'value="tiny.v2-1"' in page
+    assert "tiny.gguf" not in page
+    for name, model_id in (("tiny.v2 (1).gguf", "new"), ("bad.gguf", "bad")):
+        assert admin.post(f"{LIST}add/", {"name": name, "model_id": model_id}).status_code == 302
+
+    def ended() -> dict[str, dict[str, Any]] | None:
+        told = {row["id"]: row for row in admin.get(f"{LIST}add/progress/").json()["additions"]}
+        assert told.keys() == {"new", "bad"}
+        return told if all(row["state"] != "running" for row in told.values()) else None
+
+    told = eventually(ended, 60, "both children have ended")
+    assert (told["new"]["state"], told["new"]["page"]) == ("completed", f"{LIST}new/change/")
+    assert "same content as tiny" in told["new"]["note"]
+    assert (told["bad"]["state"], told["bad"]["page"]) == ("failed", "")
+    assert "bad.gguf is not a model that can be loaded. It is cut off" in told["bad"]["note"]
+    page = admin.get(f"{LIST}add/").content.decode()
+    assert "It is cut off" in page
+    assert 'name="name" value="bad.gguf"' in page, "it can be tried again"
+    created = AuditEntry.objects.filter(action="created", subject_id="new").get()
+    assert (created.actor_kind, created.actor, created.address) == ("admin", "admin", "127.0.0.1")
+    for left in settings.LMSP.run_dir.glob("adding-*"):
+        left.unlink()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "../secret_key", "/etc/passwd", "a\x1b.gguf", "a\0.gguf", "tiny.gguf", "x" * 301],
+    ids=["none", "up", "absolute", "escape", "null", "a-models", "long"],
+)
+def test_a_forged_name_is_refused_with_the_reason(admin: Browser, model: LanguageModel, name: str) -> None:
+    answer = admin.post(f"{LIST}add/", {"name": name, "model_id": "x"})
+    assert answer.status_code == 400
+    said = html.unescape(answer.content.decode())
+    assert any(reason in said for reason in ("belongs to no model yet", "name: "))
+    assert LanguageModel.objects.count() == 1
 
 
 def test_files_are_read_again_when_it_is_asked_for(admin: Browser, model: LanguageModel) -> None:
@@ -139,6 +180,9 @@ def test_an_observer_sees_and_does_nothing(model: LanguageModel) -> None:
     assert model.digest in page
     assert "Verify" not in page
     assert "try-text" not in page
+    assert f"{LIST}add/" not in opened.get(LIST).content.decode()
+    assert opened.get(f"{LIST}add/").status_code == opened.get(f"{LIST}add/progress/").status_code == 403
+    assert opened.post(f"{LIST}add/", {"name": "a.gguf", "model_id": "a"}).status_code == 403
     for deed in ("load", "unload", "verify", "try"):
         assert opened.post(f"{LIST}tiny/{deed}/", {"text": "Hi", "max_output_tokens": "5"}).status_code == 403
     assert not AuditEntry.objects.filter(action="changed").exists()
