@@ -56,7 +56,7 @@ def test_a_file_is_registered_where_it_is(models: Path, tmp_path: Path) -> None:
     assert (entry.actor_kind, entry.actor, entry.address) == ("admin", PERSON.name, PERSON.address)
     assert (entry.action, entry.subject_id, entry.detail["file"]) == ("created", "mine", "My model.GGUF")
     assert shelf.unregistered() == {}
-    copied = importing.register(shutil.copy(file, tmp_path / "a.gguf"), "copy")
+    copied = importing.register(Path(shutil.copy(file, tmp_path / "a.gguf")), "copy")
     assert listing.describe(model)["same_content_as"] == ["copy"]
     removing.remove(model, PERSON)
     assert list(models.iterdir()) == [copied.path]

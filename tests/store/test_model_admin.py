@@ -112,6 +112,7 @@ def test_what_lies_there_is_added_by_a_child(admin: Browser, model: LanguageMode
         return told if all(row["state"] != "running" for row in told.values()) else None
 
     told = eventually(ended, 60, "both children have ended")
+    assert told
     assert (told["new"]["state"], told["new"]["page"]) == ("completed", f"{LIST}new/change/")
     assert "same content as tiny" in told["new"]["note"]
     assert (told["bad"]["state"], told["bad"]["page"]) == ("failed", "")
