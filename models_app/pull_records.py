@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
+from lmsp_site import file_lock
 from models_app import errands, hub, pulling
 from models_app.digests import OnBytes
 from models_app.models import LanguageModel, ModelPull, PullState
@@ -36,11 +37,9 @@ def start(pull: ModelPull) -> int:
 def is_carried_out(pull: ModelPull) -> bool:
     """Tell whether a process is at it."""
     try:
-        with _lock(pull).open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False
+        return file_lock.is_held(_lock(pull))
+    except FileNotFoundError:
+        return False
 
 
 def carry_out(

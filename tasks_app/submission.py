@@ -155,8 +155,9 @@ def _reading(model: LanguageModel, fields: dict[str, Any], turn: conversation.Tu
     """Return how the answer will be read, and whether its calls follow their schemas."""
     if turn.reading is None:
         return None
+    # An engine that cannot has had every request refused that needs it.
     can = "grammar" not in registry.lacks(model.engine)
-    return turn.reading | {"enforced": tools.are_enforced(fields) or (can and reading.are_enforced(fields))}
+    return turn.reading | {"enforced": can and reading.are_enforced(fields)}
 
 
 def _require_abilities(model: LanguageModel, fields: dict[str, Any]) -> None:
