@@ -50,3 +50,9 @@ def test_ids_tell_their_time() -> None:
     second = int(made.timestamp())
     assert made.microsecond % 1000 == 0
     assert first_id_at("task", second) <= f"task_{suffix}" < first_id_at("task", second + 1)
+
+
+def test_ids_of_one_millisecond_are_in_the_order_they_were_made() -> None:
+    suffixes = [new_suffix() for _ in range(5000)]
+    assert len({moment_of(suffix) for suffix in suffixes}) < 2500
+    assert suffixes == sorted(set(suffixes))
