@@ -5,7 +5,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from models_app.engines.llamacpp_context import physical_cores
+from models_app.engines.cores import usable_cores
 
 
 def description() -> dict[str, Any]:
@@ -20,7 +20,7 @@ def description() -> dict[str, Any]:
     )
     return {
         "cpu": cpu,
-        "physical_cores": physical_cores(),
+        "physical_cores": usable_cores(),
         "system": platform.platform(),
         "python": platform.python_version(),
         "llama_cpp_python": importlib.metadata.version("llama-cpp-python"),

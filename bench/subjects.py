@@ -10,7 +10,7 @@ from typing import Any, Self
 from bench.prompts import Chat, stories
 from bench.raw import RawLoop
 from bench.service import Service, in_django
-from models_app.engines.llamacpp_context import physical_cores
+from models_app.engines.cores import usable_cores
 
 _WARM_UP_TOKENS = 32
 _EVENTS = 1_000_000
@@ -81,13 +81,13 @@ class Subjects:
     @property
     def raw(self) -> RawLoop:
         """The raw loop with as many threads as the service's engine has."""
-        return self._raw_loop(self.engine["threads"])
+        return self._raw_loop(self.engine["threads"]["settled"])
 
     @property
     def raw_on_all_cores(self) -> RawLoop | None:
         """The raw loop with a thread for each core; None where that is what the engine has."""
-        cores = physical_cores()
-        return self._raw_loop(cores) if cores != self.engine["threads"] else None
+        cores = usable_cores()
+        return self._raw_loop(cores) if cores != self.engine["threads"]["settled"] else None
 
     def raw_cpu(self) -> float:
         """Return the processor time that the raw loops have used, in seconds."""

@@ -8,7 +8,7 @@ from bench import comparison
 from bench.comparison import Round
 from bench.findings import Finding, spread
 from bench.subjects import Subjects
-from models_app.engines.llamacpp_context import physical_cores
+from models_app.engines.cores import usable_cores
 
 
 def findings(subjects: Subjects, name: str, title: str, *, at_once: int, target: float) -> list[Finding]:
@@ -23,7 +23,7 @@ def findings(subjects: Subjects, name: str, title: str, *, at_once: int, target:
     found = [_finding(name, title, target, service, [done.raw_speed for done in rounds], _detail(rounds))]
     on_all_cores = [done.all_cores_speed for done in rounds if done.all_cores_speed is not None]
     if on_all_cores:
-        title = f"{title}, raw on {physical_cores()} threads"
+        title = f"{title}, raw on {usable_cores()} threads"
         found.append(_finding(f"{name}_all_cores", title, None, service, on_all_cores, {}))
     return found
 

@@ -10,9 +10,7 @@ import ctypes
 import hashlib
 import json
 import mmap
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from models_app.engines import grammar, llamacpp, memory
@@ -20,6 +18,7 @@ from models_app.engines.base import DecodeError, GenerateRequest, LoadError, Mod
 from models_app.engines.llamacpp_sampler import Sampler
 from models_app.engines.sampling import SAMPLER_VERSION
 from models_app.engines.scheduler import SlotScheduler
+from models_app.engines.thread_choice import ThreadChoice, Threads
 
 PREFILL_CHUNK = 64
 """Tokens of one prefill decode. Part of the fingerprint: other borders give other bits."""
@@ -38,7 +37,8 @@ class SlotContext:
         self.slots = spec.slots
         self.context_length = spec.context_length
         self.prefill_chunk = PREFILL_CHUNK
-        self.threads = spec.threads or default_threads()
+        self._threads = Threads(spec.threads)
+        self._threads_set = self._threads.settled
         self.lengths = [0] * spec.slots
         """Tokens in the cache of each slot."""
 
@@ -57,6 +57,11 @@ class SlotContext:
         self._abort_flag = self._install_abort_flag()
         self.fingerprint = self._fingerprint_of(spec, params)
 
+    @property
+    def threads(self) -> dict[str, int]:
+        """How many threads compute what; see `thread_choice`."""
+        return self._threads.info()
+
     def prefill(self, slot: int, tokens: Sequence[int], *, last: bool) -> bool:
         """Append one chunk of a prompt to the slot's cache; the `last` one leaves logits in its last row.
 
@@ -72,7 +77,9 @@ class SlotContext:
             batch.seq_id[row][0] = slot
             batch.logits[row] = False
         batch.logits[len(tokens) - 1] = last
-        status = self._lib.llama_decode(self._context, batch)
+        # The rest of a prompt has as many tokens as it has: nothing to be compared with.
+        choice = self._threads.of_prefill()
+        status = self._compute(batch, choice, comparable=len(tokens) == PREFILL_CHUNK)
         if status == _ABORTED:
             self.clear(slot)
             return False
@@ -93,7 +100,7 @@ class SlotContext:
             positions[slot] = self.lengths[slot]
             outputs[slot] = logits
         batch.n_tokens = len(rows)
-        status = self._lib.llama_decode(self._context, batch)
+        status = self._compute(batch, self._threads.of_decode(len(rows), self.lengths[0]), comparable=logits)
         for slot, token in enumerate(rows):
             if token is None:
                 self._lib.llama_memory_seq_rm(self._cache, slot, self.lengths[slot], -1)
@@ -173,7 +180,7 @@ class SlotContext:
         params.n_seq_max = self.slots
         params.n_batch = params.n_ubatch = max(PREFILL_CHUNK, self.slots)
         params.n_outputs_max = self.slots  # or llama.cpp keeps logits for every row of a chunk: 12 MiB here
-        params.n_threads = params.n_threads_batch = self.threads
+        params.n_threads = params.n_threads_batch = self._threads.settled
         params.flash_attn_type = _FLASH_ATTENTION
         params.kv_unified = False
         params.no_perf = True
@@ -208,13 +215,24 @@ class SlotContext:
             "kv_unified": bool(params.kv_unified),
             "flash_attention": params.flash_attn_type,
             "kv_types": [params.type_k, params.type_v],
-            "threads": self.threads,
+            "threads": self._threads.settled,
             "gpu_layers": llamacpp.gpu_layers(),
             "prefill_chunk": PREFILL_CHUNK,
             "sampler": SAMPLER_VERSION,
             "grammar": grammar.version(),
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+    def _compute(self, batch: Any, choice: ThreadChoice, *, comparable: bool) -> int:
+        """Return llama.cpp's status; `comparable` computations let the choice learn."""
+        threads = choice.begin(batch.n_tokens) if comparable else choice.threads
+        if threads != self._threads_set:
+            self._threads_set = threads
+            self._lib.llama_set_n_threads(self._context, threads, threads)
+        status: int = self._lib.llama_decode(self._context, batch)
+        if comparable and status == 0:
+            choice.end()
+        return status
 
     def _check(self, status: int) -> None:
         if status != 0:
@@ -224,20 +242,3 @@ class SlotContext:
 def load(spec: ModelSpec, on_progress: Callable[[float], None]) -> SlotScheduler:
     """Load a GGUF model as an engine; `LoadError` where that fails."""
     return SlotScheduler(SlotContext(spec, on_progress), spec.prefix_bytes)
-
-
-def default_threads() -> int:
-    """One thread for each physical core this process may run on, but for one, which the rest of the service needs.
-
-    A decode waits for its slowest thread a thousand times a token: one that shares its core holds up all others.
-    """
-    return max(1, physical_cores() - 1)
-
-
-def physical_cores() -> int:
-    """Count the cores that this process may run on; two threads of one core share its arithmetic and count once."""
-    cores = set()
-    for cpu in os.sched_getaffinity(0):
-        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
-        cores.add(siblings.read_text() if siblings.exists() else str(cpu))
-    return len(cores)

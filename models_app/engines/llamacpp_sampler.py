@@ -1,10 +1,15 @@
 """How llama.cpp chooses the tokens of one sequence: bias, penalties, filters, temperature, draw; before it, the mask.
 
-Only the tokens that the grammar allows become candidates, so that nothing that follows can choose another one.
+Only the tokens that the grammar allows become candidates, so that nothing that follows can choose another one. What
+would cost llama.cpp a look at every token of the vocabulary one by one, the most likely token and the likeliest that
+make up `top_p`, is found by numpy.
 """
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from models_app.engines import logprobs
 from models_app.engines.grammar import Matcher
@@ -12,16 +17,9 @@ from models_app.engines.llamacpp import Vocabulary
 from models_app.engines.logprobs import TokenLogprob
 from models_app.engines.sampling import SamplingParams, seed_at
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 class Sampler:
-    """Chooses the tokens of one sequence.
-
-    numpy is imported where a grammar or log probabilities are asked for, and nowhere else.
-    """
+    """Chooses the tokens of one sequence."""
 
     def __init__(
         self,
@@ -42,6 +40,9 @@ class Sampler:
         self._params = params
         self._matcher = matcher
         self._top_logprobs = top_logprobs
+        self._is_plain = not (params.logit_bias or params.has_penalties or matcher)
+        # What comes before top_p would have to be done before it here as well.
+        self._cuts_nucleus = self._is_plain and params.top_p < 1 and params.top_k == 0
         self._chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
         if params.logit_bias:
             pairs = [lib.llama_logit_bias(token, bias) for token, bias in params.logit_bias]
@@ -62,7 +63,7 @@ class Sampler:
             return
         if params.top_k > 0:
             self._add(lib.llama_sampler_init_top_k(params.top_k))
-        if params.top_p < 1:
+        if params.top_p < 1 and not self._cuts_nucleus:
             self._add(lib.llama_sampler_init_top_p(params.top_p, 1))
         if params.min_p > 0:
             self._add(lib.llama_sampler_init_min_p(params.min_p, 1))
@@ -75,12 +76,8 @@ class Sampler:
         Raises:
             GrammarError: see `Matcher.mask`.
         """
-        if not self._params.is_greedy:
-            self._reseed(seed_at(self._params.seed, position))
-        if self._matcher is None:
-            token = int(self._lib.llama_sampler_sample(self._chain, self._context, row))  # accepts it, too
-        else:
-            token = self._choose_among(row, self._matcher.mask())
+        token = self._choose(row, position)
+        if self._matcher is not None:
             self._matcher.accept(token)
             self._matcher.prepare()
         if self._top_logprobs is not None:
@@ -97,28 +94,39 @@ class Sampler:
         """Free the chain."""
         self._lib.llama_sampler_free(self._chain)
 
-    def _choose_among(self, row: int, mask: bytes) -> int:
-        import numpy as np
+    def _choose(self, row: int, position: int) -> int:
+        if self._params.is_greedy:
+            if self._is_plain:
+                return int(self._logits(row).argmax())
+        else:
+            self._reseed(seed_at(self._params.seed, position))
+        if self._matcher is not None:
+            return self._choose_among(row, self._allowed(self._matcher.mask()))
+        if self._cuts_nucleus:
+            return self._choose_among(row, nucleus(self._logits(row), self._params.top_p))
+        return int(self._lib.llama_sampler_sample(self._chain, self._context, row))  # accepts it, too
 
+    def _allowed(self, mask: bytes) -> NDArray[np.intp]:
         bits = np.unpackbits(np.frombuffer(mask, np.uint8), count=self._vocabulary.size, bitorder="little")
-        allowed = np.flatnonzero(bits)
+        return np.flatnonzero(bits)
+
+    def _choose_among(self, row: int, tokens: NDArray[np.intp]) -> int:
         # Laid out as llama_token_data.
-        candidates = np.zeros(len(allowed), np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)]))
-        candidates["id"] = allowed
-        candidates["logit"] = self._logits(row)[allowed]
+        candidates = np.zeros(len(tokens), np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)]))
+        candidates["id"] = tokens
+        candidates["logit"] = self._logits(row)[tokens]
         pointer = candidates.ctypes.data_as(ctypes.POINTER(self._lib.llama_token_data))
-        array = self._lib.llama_token_data_array(data=pointer, size=len(allowed), selected=-1, sorted=False)
+        array = self._lib.llama_token_data_array(data=pointer, size=len(tokens), selected=-1, sorted=False)
         self._lib.llama_sampler_apply(self._chain, ctypes.byref(array))
         token = int(array.data[array.selected].id)
         self._lib.llama_sampler_accept(self._chain, token)
         return token
 
-    def _logits(self, row: int) -> "NDArray[np.float32]":
-        """The model's own logits of a row; nothing here writes to them."""
-        import numpy as np
-
-        pointer = self._lib.llama_get_logits_ith(self._context, row)
-        return np.ctypeslib.as_array(pointer, (self._vocabulary.size,))
+    def _logits(self, row: int) -> NDArray[np.float32]:
+        """The model's own logits of a row, where llama.cpp has them; nothing here writes to them."""
+        first = self._lib.llama_get_logits_ith(self._context, row)
+        buffer: Any = (ctypes.c_float * self._vocabulary.size).from_address(ctypes.addressof(first.contents))
+        return np.frombuffer(buffer, np.float32)
 
     def _add(self, sampler: Any) -> None:
         self._lib.llama_sampler_chain_add(self._chain, sampler)
@@ -129,3 +137,14 @@ class Sampler:
         if lib.llama_sampler_chain_n(self._chain) > self._filters:
             lib.llama_sampler_free(lib.llama_sampler_chain_remove(self._chain, self._filters))
         self._add(lib.llama_sampler_init_dist(seed))
+
+
+def nucleus(logits: NDArray[np.float32], top_p: float) -> NDArray[np.intp]:
+    """Return the fewest tokens whose probabilities make up `top_p`, at least one, the likeliest first."""
+    weights = np.exp(logits - logits.max())
+    wanted = float(weights.sum()) * top_p
+    # All that are less likely than this have, together, no more than may be left out: they need not be sorted.
+    likely = np.flatnonzero(weights >= weights.sum() * (1 - top_p) / len(weights))
+    ordered = likely[np.argsort(-weights[likely], kind="stable")]
+    reached = np.cumsum(weights[ordered], dtype=np.float64)
+    return ordered[: int(np.searchsorted(reached, wanted)) + 1]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-SAMPLER_VERSION = 1
+SAMPLER_VERSION = 2
 """Part of every fingerprint. Raise it with any change here that could choose another token."""
 
 MAX_SEED = 2**63 - 1

@@ -30,6 +30,12 @@ _log = logging.getLogger(__name__)
 _DECODE_SHARE = 1 / 3
 """Seconds of decoding between two chunks for each second that a chunk took, so that neither waits for the other."""
 
+_SHORT_PROMPT = 4
+"""Chunks of a prompt that is read at a stretch: of requests that come together all decode together then."""
+
+_LONGEST_STALL = 0.25
+"""Seconds after which those who generate go on all the same."""
+
 
 class SlotScheduler:
     """An `Engine` over a model with slots."""
@@ -44,6 +50,7 @@ class SlotScheduler:
         self._turn = 0
         self._tokens_generated = 0
         self._decode_until = 0.0
+        self._decoded_at = 0.0
         self._oldest_prefills = False
         self._lock = threading.Lock()
         self._cancelled: set[int] = set()
@@ -279,7 +286,10 @@ class SlotScheduler:
         if not prefilling:
             return None
         is_decoding = sum(sequence is not None for sequence in self._slots) > len(prefilling)
-        if is_decoding and time.monotonic() < self._decode_until:
+        now = time.monotonic()
+        if not is_decoding:
+            self._decoded_at = now  # nobody waits
+        elif now < self._decode_until:
             return None
         self._oldest_prefills = not self._oldest_prefills
         if self._oldest_prefills:
@@ -298,7 +308,8 @@ class SlotScheduler:
             self._fail(sequence, error)
             return
         now = time.monotonic()
-        self._decode_until = now + (now - began) * _DECODE_SHARE
+        if len(prompt) > _SHORT_PROMPT * self._model.prefill_chunk or now > self._decoded_at + _LONGEST_STALL:
+            self._decode_until = now + (now - began) * _DECODE_SHARE
         sequence.prefilled += len(chunk)
         if sequence.prefilled in sequence.keep_at:
             self._keep_prefix(sequence)
@@ -342,6 +353,7 @@ class SlotScheduler:
                 self._fail(sequence, error)
             return
         self._turn += 1
+        self._decoded_at = time.monotonic()
         for sequence in aboard:
             sequence.turn = self._turn
             was_replaying = sequence.is_replaying

@@ -34,9 +34,12 @@ class SlotModel(Protocol):
     slots: int
     context_length: int
     prefill_chunk: int
-    threads: int
     fingerprint: str
     lengths: list[int]
+
+    @property
+    def threads(self) -> dict[str, int]:
+        """How many threads compute what, for people."""
 
     @property
     def vocabulary(self) -> Vocabulary:

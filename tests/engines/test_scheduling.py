@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from models_app.engines import scheduler
 from models_app.engines.base import GenerateRequest
 from models_app.engines.llamacpp import Tokenizer
 from models_app.engines.messages import Progress
@@ -72,6 +73,27 @@ def test_those_who_generate_go_on_while_a_long_prompt_is_read(driver: Driver, to
             tokens_at_chunk.append(len(generating.tokens))
     assert len(tokens_at_chunk) == 4
     assert all(later > earlier for earlier, later in itertools.pairwise(tokens_at_chunk))
+    driver.engine.cancel(key)
+
+
+@pytest.mark.parametrize("longest_stall", [0.0, 1000.0])
+def test_short_prompts_are_read_at_a_stretch_as_long_as_nobody_waits_too_long(
+    driver: Driver, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, longest_stall: float
+) -> None:
+    monkeypatch.setattr(scheduler, "_LONGEST_STALL", longest_stall)
+    key, generating = driver.submit(GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY, max_tokens=200))
+    while not generating.tokens:
+        driver.step()
+    short = [
+        driver.submit(GenerateRequest(_long_prompt(tokenizer, 130 + number), GREEDY, max_tokens=1))[1]
+        for number in range(3)
+    ]
+    before = len(generating.tokens)
+    while not all(each.ended for each in short):
+        driver.step()
+    chunks = 3 * 3
+    assert (len(generating.tokens) - before >= chunks - 1) == (longest_stall == 0)
+    assert (len(generating.tokens) == before) == (longest_stall > 0)
     driver.engine.cancel(key)
 
 
