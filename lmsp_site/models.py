@@ -15,6 +15,9 @@ __all__ = ["AuditEntry", "RestartPolicy", "ServiceConfig"]
 # The moment of each is kept for a minute.
 MOST_REQUESTS_PER_MINUTE = 100_000
 
+KEEP_ALIVE_BOUNDS = (MinValueValidator(-1), MaxValueValidator(366 * 86400))
+"""Seconds that a model stays loaded, for all models or for one; -1 is for ever."""
+
 
 class RestartPolicy(models.TextChoices):
     """What becomes of a task that a restart finds unfinished."""
@@ -51,7 +54,7 @@ class ServiceConfig(models.Model):
     )
     keep_alive = models.IntegerField(
         default=3600,
-        validators=[MinValueValidator(-1), MaxValueValidator(366 * 86400)],
+        validators=KEEP_ALIVE_BOUNDS,
         help_text="Seconds that a model stays loaded after its last use; 0 unloads it at once, -1 never.",
     )
     max_loaded = models.PositiveIntegerField(

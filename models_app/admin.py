@@ -20,7 +20,7 @@ __all__ = ["LanguageModelAdmin", "ModelPullAdmin"]
 
 
 class ModelSettingsForm(forms.ModelForm):
-    """Names, sampling defaults and context of a model; empty fields leave what holds for all models."""
+    """What may be set for a model; empty fields leave what holds for all models."""
 
     aliases = forms.CharField(
         required=False,
@@ -32,18 +32,21 @@ class ModelSettingsForm(forms.ModelForm):
     top_p = forms.FloatField(required=False, widget=UnfoldAdminTextInputWidget)
     presence_penalty = forms.FloatField(required=False, widget=UnfoldAdminTextInputWidget)
     frequency_penalty = forms.FloatField(required=False, widget=UnfoldAdminTextInputWidget)
+    top_k = forms.IntegerField(required=False, widget=UnfoldAdminTextInputWidget)
+    min_p = forms.FloatField(required=False, widget=UnfoldAdminTextInputWidget)
+    repetition_penalty = forms.FloatField(required=False, widget=UnfoldAdminTextInputWidget)
 
     class Meta:
         model = LanguageModel
-        fields = ("max_context_length",)
+        fields = ("max_context_length", "keep_alive")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.initial["aliases"] = ", ".join(alias.name for alias in self.instance.aliases.all())
-        for name, (least, most) in defaults.SAMPLING.items():
+        for name, setting in defaults.SAMPLING.items():
             self.initial[name] = self.instance.sampling.get(name)
             if name in self.fields:
-                self.fields[name].help_text = f"From {least} to {most}, for requests that do not say."
+                self.fields[name].help_text = f"{_range(setting)}, for requests that do not say. {setting.meaning}"
 
     def clean_aliases(self) -> list[str]:
         """Return the names, each once."""
@@ -65,12 +68,16 @@ class ModelSettingsForm(forms.ModelForm):
     def clean(self) -> dict[str, Any]:
         """Put the sampling defaults together."""
         cleaned = super().clean() or self.cleaned_data
-        for name, (least, most) in defaults.SAMPLING.items():
+        for name, setting in defaults.SAMPLING.items():
             value = cleaned.get(name)
-            if value is not None and not least <= value <= most:
-                self.add_error(name, f"Must be from {least} to {most}.")
+            if value is not None and not setting.least <= value <= setting.most:
+                self.add_error(name, f"{_range(setting)}.")
         self.instance.sampling = {name: cleaned[name] for name in defaults.SAMPLING if cleaned.get(name) is not None}
         return cleaned
+
+
+def _range(setting: defaults.Setting) -> str:
+    return f"From {setting.least:,} to {setting.most:,}"
 
 
 @admin.register(LanguageModel)
@@ -82,7 +89,7 @@ class LanguageModelAdmin(LoadingAdmin):
     list_filter = ("file_state", "format", "engine")
     search_fields = ("id", "aliases__name", "architecture", "base_model")
     show_full_result_count = False
-    fieldsets = ((None, {"fields": ("aliases", "max_context_length", *defaults.SAMPLING)}),)
+    fieldsets = ((None, {"fields": ("aliases", *ModelSettingsForm.Meta.fields, *defaults.SAMPLING)}),)
 
     def get_fieldsets(self, request: HttpRequest, obj: Model | None = None) -> Any:
         """Return what may be set; to somebody who may set nothing, there is nothing of it to show as a form."""
@@ -99,9 +106,10 @@ class LanguageModelAdmin(LoadingAdmin):
     def save_model(self, request: HttpRequest, obj: Model, form: forms.ModelForm, change: bool) -> None:
         """Store what may be set, and nothing that a worker has found out about the files meanwhile."""
         assert isinstance(obj, LanguageModel)
-        before = sorted(obj.aliases.values_list("name", flat=True))
+        before = naming.aliases_of(obj)
         stored = LanguageModel.objects.get(pk=obj.pk)
-        stored.sampling, stored.max_context_length = obj.sampling, obj.max_context_length
+        for name in ("sampling", *ModelSettingsForm.Meta.fields):
+            setattr(stored, name, getattr(obj, name))
         super().save_model(request, stored, form, change)
         after = sorted(form.cleaned_data["aliases"])
         if after != before:

@@ -50,6 +50,7 @@ def register(
     path: Path,
     model_id: str,
     *,
+    actor: Actor | None = None,
     aliases: Sequence[str] = (),
     moved: Mapping[str, str] | None = None,
     on_start: Callable[[int], OnBytes] = lambda _total: digests.ignore,
@@ -62,6 +63,7 @@ def register(
     Args:
         path: a GGUF file, a part of a split one, or a folder of safetensors.
         model_id: what requests will name.
+        actor: who asks for it; the user of this process where it is left out.
         aliases: what they may name as well.
         moved: where its files are on the disk of ``models/`` and need not stay where they are: their SHA-256 in
             hexadecimal, by their names at `path`, which somebody has just computed.
@@ -70,6 +72,7 @@ def register(
     Raises:
         CannotRegister: see its message.
     """
+    actor = actor or Actor.command_line()
     check_id(model_id)
     naming.require_free(model_id)
     naming.check_aliases(LanguageModel(id=model_id), aliases)
@@ -82,9 +85,14 @@ def register(
         # From the look at the names to the row that takes them: nobody's file may be replaced by another's.
         with data_dir.exclusive(settings.LMSP.run_dir / "models.lock"):
             existing = LanguageModel.objects.filter(pk=model_id).first()
-            model = _put_back(existing, draft) if existing else _put_new(model_id, draft)
+            model = _put_back(existing, draft, actor) if existing else _put_new(model_id, draft, actor)
             with transaction.atomic():
+                before = naming.aliases_of(model)
                 naming.add_aliases(model, aliases)
+                after = naming.aliases_of(model)
+                if existing and after != before:
+                    changes = {"aliases": {"from": before, "to": after}}
+                    audit_log.record(actor, Action.CHANGED, model, changes=changes)
             return model
 
 
@@ -148,7 +156,7 @@ def _draft(
     return _Draft(whole, slug, first, files, metadata)
 
 
-def _put_new(model_id: str, draft: _Draft) -> LanguageModel:
+def _put_new(model_id: str, draft: _Draft, actor: Actor) -> LanguageModel:
     naming.require_free(model_id)
     target = Path(settings.LMSP.models_dir) / draft.target
     taken = LanguageModel.objects.filter(file__in=(draft.opened, draft.target))
@@ -167,19 +175,23 @@ def _put_new(model_id: str, draft: _Draft) -> LanguageModel:
         model.files = draft.files
         _note_files(model)
         model.save(force_insert=True)
-        audit_log.record(Actor.command_line(), Action.CREATED, model, digest=draft.digest)
+        audit_log.record(actor, Action.CREATED, model, digest=draft.digest)
     return model
 
 
-def _put_back(model: LanguageModel, draft: _Draft) -> LanguageModel:
+def _put_back(model: LanguageModel, draft: _Draft, actor: Actor) -> LanguageModel:
     if model.digest != draft.digest:
         raise CannotRegister(f"The id {model.id} is taken by another file; choose another id.")
-    if model.file_state != FileState.READY or model.stamps_now() != model.stamps:
+    lacks = model.file_state != FileState.READY or model.stamps_now() != model.stamps
+    if lacks:
         _replace(model, draft)
-    for name, value in draft.metadata.items():
-        setattr(model, name, value)
-    _note_files(model)
-    model.save()
+    with transaction.atomic():
+        for name, value in draft.metadata.items():
+            setattr(model, name, value)
+        _note_files(model)
+        model.save()
+        if lacks:
+            audit_log.record(actor, Action.CHANGED, model, done="files put back")
     return model
 
 

@@ -1,18 +1,21 @@
-"""What the service's configuration says about loading, and telling the engine host."""
+"""What is set about loading, and telling the engine host; what people have it do is written down."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
 
+from lmsp_site import audit_log
+from lmsp_site.audit_log import Action, Actor
 from lmsp_site.errors import NotFound
 from lmsp_site.models import ServiceConfig
 from models_app import catalog, verifying
 from models_app.engines import memory
 from models_app.engines.base import EngineAddress
 from models_app.engines.client import EngineUnavailable, HostClient, ModelLoadFailed
-from models_app.engines.loading_rules import LoadingRules
+from models_app.engines.loading_rules import FOR_EVER, LoadingRules
 from models_app.models import FileState, LanguageModel
 
 logger = logging.getLogger(__name__)
@@ -33,16 +36,30 @@ def host() -> HostClient:
 def rules() -> LoadingRules:
     """Return the rules that are in force."""
     config = ServiceConfig.current()
-    return LoadingRules(float(config.keep_alive), config.max_loaded, config.engine_memory_mb << 20)
+    own = _own_keep_alive(config.keep_alive)
+    return LoadingRules(float(config.keep_alive), config.max_loaded, config.engine_memory_mb << 20, own)
+
+
+def _own_keep_alive(of_all: int) -> dict[str, float]:
+    """Return the keys of engines that are kept for another time than all, with that time.
+
+    Models of one content share an engine, which is kept for the longest that any of them asks for.
+    """
+    asked = defaultdict(list)
+    for model in LanguageModel.objects.only("digest", "max_context_length", "keep_alive"):
+        asked[model.engine_key].append(float(of_all if model.keep_alive is None else model.keep_alive))
+    longest = {key: FOR_EVER if FOR_EVER in times else max(times) for key, times in asked.items()}
+    return {key: time for key, time in longest.items() if time != of_all}
 
 
 def load(
     model: LanguageModel,
+    actor: Actor,
     *,
     while_loading: Callable[[float | None], None] = lambda _progress: None,
     while_waiting: Callable[[str], None] = lambda _reason: None,
 ) -> EngineAddress:
-    """Load `model`, even if it has crashed before.
+    """Load `model` for `actor`, even if it has crashed before, and write down who has.
 
     Raises:
         EngineUnavailable: the service does not run.
@@ -53,11 +70,13 @@ def load(
     except verifying.ModelUnusable as error:
         raise ModelLoadFailed(str(error.code), error.message) from error
     spec = catalog.engine_spec(model)
-    return host().ensure_loaded(spec, while_waiting=while_loading, on_wait=while_waiting, rules=rules(), insist=True)
+    address = host().ensure_loaded(spec, while_waiting=while_loading, on_wait=while_waiting, rules=rules(), insist=True)
+    audit_log.record(actor, Action.CHANGED, model, done="loaded")
+    return address
 
 
-def begin(model: LanguageModel) -> None:
-    """Have `model` loaded without waiting for it.
+def begin(model: LanguageModel, actor: Actor) -> None:
+    """Have `model` loaded for `actor` without waiting for it, and write down who has.
 
     Raises:
         EngineUnavailable: the service does not run.
@@ -65,15 +84,19 @@ def begin(model: LanguageModel) -> None:
     """
     _require_unchanged(model)
     host().begin_loading(catalog.engine_spec(model), rules(), insist=True)
+    audit_log.record(actor, Action.CHANGED, model, done="loaded")
 
 
-def unload(model: LanguageModel) -> bool:
-    """End the engine of `model`, with whatever it generates; return whether there was one.
+def unload(model: LanguageModel, actor: Actor) -> bool:
+    """End the engine of `model`, with whatever it generates, and write down who has; return whether there was one.
 
     Raises:
         EngineUnavailable: the service does not run.
     """
-    return host().unload(catalog.engine_spec(model).key)
+    unloaded = host().unload(catalog.engine_spec(model).key)
+    if unloaded:
+        audit_log.record(actor, Action.CHANGED, model, done="unloaded")
+    return unloaded
 
 
 def states() -> dict[str, dict[str, Any]] | None:

@@ -42,14 +42,13 @@ class LoadingAdmin(AuditedAdmin):
         """Begin to load them; the list shows how far they are."""
         for model in models:
             try:
-                loading.begin(model)
+                loading.begin(model, Actor.admin(request))
             except EngineUnavailable:
                 self.message_user(request, NOT_RUNNING, messages.ERROR)
                 return
             except ModelLoadFailed as error:
                 self.message_user(request, f"{model.id}: {error}", messages.ERROR)
             else:
-                _write_down(request, model, "loaded")
                 self.message_user(request, f"{model.id} is being loaded.", messages.SUCCESS)
 
     @admin.action(description="Unload selected models", permissions=["load"])
@@ -57,21 +56,19 @@ class LoadingAdmin(AuditedAdmin):
         """End their engines; what they generate goes by its restart policy."""
         for model in models:
             try:
-                there_was = loading.unload(model)
+                there_was = loading.unload(model, Actor.admin(request))
             except EngineUnavailable:
                 self.message_user(request, NOT_RUNNING, messages.ERROR)
                 return
-            if there_was:
-                _write_down(request, model, "unloaded")
             self.message_user(request, f"{model.id} was unloaded." if there_was else f"{model.id} was not loaded.")
 
     @admin.action(description="Verify selected models: read their files now", permissions=["load"])
     def verify(self, request: HttpRequest, models: QuerySet[LanguageModel]) -> None:
         """Have a process of its own compare their files with what was registered: a large file takes minutes."""
         names = [model.id for model in models]
-        errands.begin("verify_models", *names)
+        errands.begin("verify_models", *names, "--begun")
         for model in models:
-            _write_down(request, model, "verified")
+            audit_log.record(Actor.admin(request), Action.CHANGED, model, done="verified")
         self.message_user(request, f"The files of {', '.join(names)} are being read; the state tells what they are.")
 
     def get_urls(self) -> list[URLPattern]:
@@ -100,7 +97,3 @@ class LoadingAdmin(AuditedAdmin):
             return HttpResponseRedirect(reverse("admin:models_app_languagemodel_change", args=[quote(models[0].pk)]))
 
         return view
-
-
-def _write_down(request: HttpRequest, model: LanguageModel, done: str) -> None:
-    audit_log.record(Actor.admin(request), Action.CHANGED, model, done=done)

@@ -5,6 +5,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import models
 
+from lmsp_site.models import KEEP_ALIVE_BOUNDS
 from models_app import digests
 from models_app.digests import Stamp
 
@@ -47,6 +48,13 @@ class LanguageModel(models.Model):
     )
     max_context_length = models.PositiveIntegerField(
         null=True, blank=True, help_text="Tokens, in the place of LMSP_CONTEXT_LENGTH; at most what it was trained for."
+    )
+    keep_alive = models.IntegerField(
+        null=True,
+        blank=True,
+        validators=KEEP_ALIVE_BOUNDS,
+        help_text="Seconds that it stays loaded after its last use, in the place of the service's setting; "
+        "0 unloads it at once, -1 never.",
     )
 
     class Meta:

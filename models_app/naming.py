@@ -20,6 +20,11 @@ def find(name: str) -> LanguageModel | None:
     return model or LanguageModel.objects.filter(aliases=name).first()
 
 
+def aliases_of(model: LanguageModel) -> list[str]:
+    """Return its other names, as they are stored now, in their order."""
+    return sorted(model.aliases.values_list("name", flat=True))
+
+
 def require_free(model_id: str) -> None:
     """Refuse an id that is another model's alias."""
     if alias := ModelAlias.objects.filter(pk=model_id).first():

@@ -8,7 +8,9 @@ from django.db import transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
+from lmsp_site import audit_log
 from lmsp_site.admin import AuditedAdmin
+from lmsp_site.audit_log import Action, Actor
 from models_app import naming, pull_records
 from models_app.models import ModelPull, PullState
 
@@ -90,5 +92,6 @@ class ModelPullAdmin(AuditedAdmin):
         """Start again what was interrupted or has failed; what has come is not asked for again."""
         idle = [pull for pull in pulls.exclude(state=PullState.COMPLETED) if not pull_records.is_carried_out(pull)]
         for pull in idle:
+            audit_log.record(Actor.admin(request), Action.CHANGED, pull, done="gone on with")
             pull_records.start(pull)
         self.message_user(request, f"{len(idle)} pulls go on.")

@@ -12,6 +12,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from lmsp_site import file_lock
+from lmsp_site.audit_log import Actor, ActorKind, AuditEntry
 from models_app import errands, hub, pulling
 from models_app.digests import OnBytes
 from models_app.models import LanguageModel, ModelPull, PullState
@@ -66,12 +67,18 @@ def carry_out(
             on_license(repository.commit, repository.license)
             _note(pull, state=PullState.RUNNING, license=repository.license, error="")
             shown = _noting(pull, on_start)
-            model = pulling.pull(repository, wanted, pull.name, aliases=aliases, on_start=shown)
+            model = pulling.pull(repository, wanted, pull.name, actor=_asked_by(pull), aliases=aliases, on_start=shown)
         except CannotRegister as refusal:
             _note(pull, state=PullState.FAILED, error=str(refusal))
             raise
         _note(pull, state=PullState.COMPLETED, done_bytes=model.size_bytes, total_bytes=model.size_bytes)
         return model
+
+
+def _asked_by(pull: ModelPull) -> Actor:
+    """Return who has begun it, or gone on with it last: the admin has written that down."""
+    entry = AuditEntry.objects.filter(subject_kind=str(pull._meta.verbose_name), subject_id=str(pull.pk)).first()
+    return Actor(ActorKind(entry.actor_kind), entry.actor, entry.address) if entry else Actor.command_line()
 
 
 def _noting(pull: ModelPull, on_start: Callable[[int, int], OnBytes]) -> Callable[[int, int], OnBytes]:

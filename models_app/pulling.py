@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from django.conf import settings
 
+from lmsp_site.audit_log import Actor
 from models_app import digests, hub, importing, naming, sources, verifying
 from models_app.digests import OnBytes
 from models_app.hub import HubFile, Repository
@@ -25,6 +26,7 @@ def pull(
     wanted: str,
     model_id: str,
     *,
+    actor: Actor | None = None,
     aliases: Sequence[str] = (),
     on_start: Callable[[int, int], OnBytes] = lambda _total, _done: digests.ignore,
 ) -> LanguageModel:
@@ -34,6 +36,7 @@ def pull(
         repository: as ``hub.look`` has shown it.
         wanted: the GGUF file in it, or a part of a split one; empty where there is one model only.
         model_id: what requests will name.
+        actor: as for ``importing.register``.
         aliases: what they may name as well.
         on_start: told how many bytes there are in all and how many have come; returns what is told of each piece.
 
@@ -63,7 +66,7 @@ def pull(
             # What cannot be registered after all is not downloaded again to be refused again.
             os.link(part, whole / _base(file))
         place = whole if _is_folder(files) else whole / _base(files[0])
-        model = importing.register(place, model_id, aliases=aliases, moved=known)
+        model = importing.register(place, model_id, actor=actor, aliases=aliases, moved=known)
         shutil.rmtree(folder, ignore_errors=True)
     if repository.license and not model.license:
         model.license = repository.license

@@ -27,6 +27,7 @@ JSON_OBJECT: dict[str, Any] = {"type": "object"}
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTED = ("allOf", "anyOf", "oneOf", "prefixItems")
 _SINGLE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+_SHARED = ("$defs", "definitions")
 _SEARCH_SECONDS = 0.25
 _EXPRESSIONS = frozenset(("pattern", "patternProperties", "multipleOf", "format"))
 _TOO_COMPLEX = "its regular expressions or numbers are too complex together; make pattern or multipleOf simpler."
@@ -39,6 +40,10 @@ _PLAINER = (
     (
         "oneOf constraints are not supported. Enable 'coerce_one_of' option to approximate oneOf with anyOf",
         "oneOf is supported only where its alternatives cannot overlap; use anyOf",
+    ),
+    (
+        "is not present in a registry and retrieving it failed: Default retriever does not fetch resources",
+        "is not in this schema, and nothing is fetched from elsewhere",
     ),
 )
 
@@ -55,8 +60,11 @@ def check(schema: dict[str, Any]) -> None:
     text = json.dumps(schema, ensure_ascii=False)
     if len(text) > MAX_CHARACTERS:
         raise GrammarError(f"it is longer than {MAX_CHARACTERS} characters.")
-    if sum(len(_named(part, "properties")) for _path, part in _parts(schema)) > MAX_PROPERTIES:
+    parts = list(_parts(schema))
+    if sum(len(_named(part, "properties")) for _path, part in parts) > MAX_PROPERTIES:
         raise GrammarError(f"it has more than {MAX_PROPERTIES} properties.")
+    for path, part in parts:
+        _require_countable(path, part)
     if found := _verdict(text):
         raise GrammarError(found)
 
@@ -66,10 +74,20 @@ def examine(schema: dict[str, Any]) -> str | None:
     message = _complaint(schema)
     if message is None:
         return None
-    path = _place_of(message, schema)
+    deadline = time.monotonic() + _SEARCH_SECONDS
+    path, part = _place_of(message, schema, deadline)
+    keyword = _keyword_of(message, part, deadline)
     for said, plainer in _PLAINER:
         message = message.replace(said, plainer)
-    return f"{path}: {message}" if path else message
+    return ": ".join([*([path] if path else ()), *([f'"{keyword}"'] if keyword else ()), message])
+
+
+def _require_countable(path: str, part: dict[str, Any]) -> None:
+    """Refuse to promise a number of properties: an output may repeat a name, of which a reader keeps the last."""
+    least, required = part.get("minProperties"), part.get("required", [])
+    if isinstance(least, int | float) and isinstance(required, list) and least > len(required):
+        place = f"{path}: " if path else ""
+        raise GrammarError(f'{place}"minProperties" is supported only up to the number of names in "required".')
 
 
 @lru_cache(maxsize=64)
@@ -108,15 +126,27 @@ def _complaint(schema: dict[str, Any]) -> str | None:
     return None
 
 
-def _place_of(message: str, schema: dict[str, Any]) -> str:
-    """Return the path of the innermost part that is refused for the same reason; empty for the whole."""
-    deadline = time.monotonic() + _SEARCH_SECONDS
-    shared = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
+def _place_of(message: str, schema: dict[str, Any], deadline: float) -> tuple[str, dict[str, Any]]:
+    """Return the path of the innermost part that is refused for the same reason, empty for the whole, and that part."""
+    shared = {name: schema[name] for name in _SHARED if name in schema}
     for path, part in _parts(schema):
         if time.monotonic() > deadline:
             break
-        if path and _complaint({**shared, **part}) == message:
-            return path
+        if path and _complaint(shared | part) == message:
+            return path, shared | part
+    return "", schema
+
+
+def _keyword_of(message: str, part: dict[str, Any], deadline: float) -> str:
+    """Return the keyword without which a part would not be refused for that; empty where the message names it."""
+    keywords = [keyword for keyword in part if keyword not in _SHARED]
+    if any(keyword in message for keyword in keywords):
+        return ""
+    for keyword in keywords:
+        if time.monotonic() > deadline:
+            break
+        if _complaint({name: value for name, value in part.items() if name != keyword}) != message:
+            return keyword
     return ""
 
 

@@ -183,8 +183,8 @@ def _never_run(client: Client, fields: dict[str, Any], said: list[Item]) -> _Tur
         created_at=now,
         finished_at=now,
     )
-    given = {name: fields[name] for name in responses.DEFAULTS if fields.get(name) is not None}
-    Response(id=f"resp_{suffix}", task=task, request={**responses.DEFAULTS, **given, "background": False}, store=False)
+    request = submission.with_defaults(fields, model, background=False)
+    Response(id=f"resp_{suffix}", task=task, request=request, store=False)
     return _Turn(task, items.named(turn.items, task.id), generate=False)
 
 

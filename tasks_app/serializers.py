@@ -10,6 +10,7 @@ from rest_framework import serializers
 from lmsp_site.fields import Refused, StrictBoolean, StrictChoice, StrictInteger, StrictNumber, StrictString
 from lmsp_site.fields import read as read
 from lmsp_site.models import RestartPolicy
+from models_app.defaults import SAMPLING
 from tasks_app import reading, responses
 from tasks_app.input_items import MAX_TEXT, InputField
 from tasks_app.models import Priority, Task
@@ -30,6 +31,11 @@ _PRIORITIES = {priority.name.lower(): priority for priority in Priority}
 # What a tier promises is here a place in the queue; the others make no difference.
 _PRIORITY_OF_TIER = {"flex": Priority.BATCH, "priority": Priority.INTERACTIVE, "fast": Priority.INTERACTIVE}
 _SERVICE_TIERS = ("auto", "default", "flex", "priority", "fast")
+
+
+def _bounds(name: str) -> dict[str, Any]:
+    """Return the bounds of a number that an operator may set for a model as well, and within the same."""
+    return {"min_value": SAMPLING[name].least, "max_value": SAMPLING[name].most}
 
 
 class PromptRequest(serializers.Serializer[Any]):
@@ -76,13 +82,13 @@ class CountRequest(PromptRequest):
 class ResponseRequest(CountRequest):
     """The body of POST /v1/responses."""
 
-    temperature = StrictNumber(allow_null=True, min_value=0, max_value=2, default=None)
-    top_p = StrictNumber(allow_null=True, min_value=0, max_value=1, default=None)
-    presence_penalty = StrictNumber(allow_null=True, min_value=-2, max_value=2, default=None)
-    frequency_penalty = StrictNumber(allow_null=True, min_value=-2, max_value=2, default=None)
-    top_k = StrictInteger(allow_null=True, min_value=0, max_value=2**31 - 1, default=None)
-    min_p = StrictNumber(allow_null=True, min_value=0, max_value=1, default=None)
-    repetition_penalty = StrictNumber(allow_null=True, min_value=0.01, max_value=10, default=None)
+    temperature = StrictNumber(allow_null=True, default=None, **_bounds("temperature"))
+    top_p = StrictNumber(allow_null=True, default=None, **_bounds("top_p"))
+    presence_penalty = StrictNumber(allow_null=True, default=None, **_bounds("presence_penalty"))
+    frequency_penalty = StrictNumber(allow_null=True, default=None, **_bounds("frequency_penalty"))
+    top_k = StrictInteger(allow_null=True, default=None, **_bounds("top_k"))
+    min_p = StrictNumber(allow_null=True, default=None, **_bounds("min_p"))
+    repetition_penalty = StrictNumber(allow_null=True, default=None, **_bounds("repetition_penalty"))
     logit_bias = LogitBiasField(allow_null=True, default=None)
     seed = StrictInteger(allow_null=True, min_value=0, default=None)
     stop = StopField(allow_null=True, default=None)

@@ -103,7 +103,7 @@ def submit(
         # What the id says: lists find tasks of a time by their ids.
         created_at=moment_of(suffix),
     )
-    request = _with_defaults(fields, model, background=not foreground) | {
+    request = with_defaults(fields, model, background=not foreground) | {
         "dropped_items": turn.dropped,
         "reading": _reading(model, fields, turn),
     }
@@ -139,7 +139,7 @@ def _default_policy(*, foreground: bool, keyed: bool) -> str:
     return ServiceConfig.current().default_on_restart
 
 
-def _with_defaults(fields: dict[str, Any], model: LanguageModel, *, background: bool) -> dict[str, Any]:
+def with_defaults(fields: dict[str, Any], model: LanguageModel, *, background: bool) -> dict[str, Any]:
     """Return what the response object echoes and the worker runs by."""
     given = {name: fields[name] for name in responses.DEFAULTS if fields.get(name) is not None}
     return {

@@ -54,6 +54,16 @@ GGUF: dict[str, tuple[bytes, str]] = {
 }
 
 
+def write_crashing(model: Path, path: Path) -> Path:
+    """Write a model with more layers than llama.cpp has room for, at which it ends its process."""
+    data = bytearray(model.read_bytes())
+    name = b"llama.block_count"
+    at = data.index(name) + len(name) + 4
+    data[at : at + 4] = (600).to_bytes(4, "little")
+    path.write_bytes(data)
+    return path
+
+
 def _write(name: str, content: bytes | str) -> Callable[[Path], object]:
     data = content.encode() if isinstance(content, str) else content
     return lambda folder: (folder / name).write_bytes(data)

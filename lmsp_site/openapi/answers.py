@@ -299,7 +299,7 @@ COMPONENTS: Schema = {
             "sampling": {
                 "type": "object",
                 "additionalProperties": _NUMBER,
-                "description": "What a request means that does not say: temperature, top_p and penalties.",
+                "description": "What a request means that does not say how tokens are chosen.",
             },
             "state": {
                 **const(*loading.STATES),

@@ -1,6 +1,7 @@
 """What request bodies mean beside the types of their fields: reasons, examples, and what serializers check on top."""
 
 from lmsp_site.openapi.items import Schema
+from models_app.defaults import SAMPLING
 
 _MEANINGS: dict[str, str] = {
     "model": "The id of a model; an unknown one is answered with 404.",
@@ -31,9 +32,7 @@ _MEANINGS: dict[str, str] = {
     "max_tool_calls": "The output ends after so many calls.",
     "top_logprobs": "How many of the likeliest tokens to tell with each token of the answer.",
     "logprobs": "Tell how likely each token of the answer was.",
-    "top_k": "Choose among so many of the likeliest tokens; 0 among all.",
-    "min_p": "Choose among tokens at least so likely as this share of the likeliest one.",
-    "repetition_penalty": "Divides the logits of tokens that have come; 1 changes nothing.",
+    **{name: setting.meaning for name, setting in SAMPLING.items()},
     **dict.fromkeys(
         ("prompt_cache_key", "safety_identifier"),
         "Shown again; changes nothing.",

@@ -4,6 +4,7 @@ import importlib.util
 from functools import lru_cache
 from pathlib import Path
 
+from models_app import sources
 from models_app.engines import gguf_header
 from models_app.engines.base import ModelSpec
 
@@ -33,7 +34,7 @@ def needed_bytes(spec: ModelSpec) -> int:
         return _TORCH_PROCESS if spec.engine == "exllamav2" else 0
     path = Path(spec.path)
     try:
-        size = path.stat().st_size
+        size = sum(path.with_name(part).stat().st_size for part in sources.parts_of(path.name))
     except OSError:
         return 0  # the engine says it better
     if offloads():
@@ -45,15 +46,24 @@ def cache_bytes(path: Path, tokens: int) -> int:
     """Bytes of a KV cache of so many tokens, and of the buffers to compute with; 0 if the file does not say."""
     try:
         found = gguf_header.read(path, (*_KEYS, *_OPTIONAL))
-        layers, width, heads, inner = (int(found[key]) for key in _KEYS)
-        kv_heads = int(found.get(".attention.head_count_kv", heads))
-        key_width = int(found.get(".attention.key_length", width // heads))
-        value_width = int(found.get(".attention.value_length", width // heads))
-    except (OSError, ValueError, KeyError, ZeroDivisionError):
+        layers, width, heads, inner = (_of_layers(found[key]) for key in _KEYS)
+        kv_heads = _of_layers(found.get(".attention.head_count_kv", heads))
+        # One number for all layers, or one for each: layers of another kind than attention have no cache.
+        all_kv_heads = kv_heads[0] * layers[0] if len(kv_heads) == 1 else sum(kv_heads)
+        head_width = width[0] // max(heads)
+        key_width, value_width = (
+            _of_layers(found.get(f".attention.{name}_length", head_width))[0] for name in ("key", "value")
+        )
+    except (OSError, ValueError, LookupError, ArithmeticError):
         return 0
-    cache = layers * kv_heads * (key_width + value_width) * _BYTES_OF_A_HALF * tokens
-    computing = _PREFILL_ROWS * (_ROWS_OF_STATE * width + 2 * inner) * 4
+    cache = all_kv_heads * (key_width + value_width) * _BYTES_OF_A_HALF * tokens
+    computing = _PREFILL_ROWS * (_ROWS_OF_STATE * width[0] + 2 * max(inner)) * 4
     return max(0, cache + computing)
+
+
+def _of_layers(value: gguf_header.Value | list[int]) -> list[int]:
+    """Return a number, or that of each layer; ``ValueError`` for anything else."""
+    return [int(number) for number in (value if isinstance(value, list) else [value])]
 
 
 @lru_cache

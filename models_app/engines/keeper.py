@@ -140,8 +140,8 @@ class EngineKeeper:
         """Do what time has made due: let idle engines go, take newcomers in, end what hangs."""
         self._end_hung()
         for engine in list(self._engines.values()):
-            idle = engine.idle_seconds
-            if self._rules.keep_alive != FOR_EVER and idle is not None and idle >= self._rules.keep_alive:
+            idle, kept = engine.idle_seconds, self._rules.keep_alive_of(engine.spec.key)
+            if kept != FOR_EVER and idle is not None and idle >= kept:
                 self._retire(engine, "idle")
         self._admit()
 

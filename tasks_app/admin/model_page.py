@@ -17,6 +17,7 @@ from django.views.decorators.http import require_POST
 from lmsp_site.admin import UncountedList
 from lmsp_site.audit_log import Actor
 from lmsp_site.errors import ProtocolError
+from lmsp_site.models import ServiceConfig
 from models_app import listing, standing
 from models_app.models import LanguageModel
 from tasks_app import managing, statistics, trying
@@ -160,6 +161,7 @@ def _facts(model: LanguageModel) -> list[tuple[str, str]]:
         ("Context", context),
         ("Chat template", "its own" if model.has_chat_template else "none: ChatML is used"),
         ("Sampling", ", ".join(f"{name} {value}" for name, value in model.sampling.items())),
+        ("Stays loaded", _kept(model)),
         ("License", model.license or "not stated"),
         ("Base model", model.base_model),
         ("Engine", f"{model.engine}, {model.format}"),
@@ -169,6 +171,17 @@ def _facts(model: LanguageModel) -> list[tuple[str, str]]:
         ("Added", f"{model.created_at:%Y-%m-%d %H:%M} UTC"),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def _kept(model: LanguageModel) -> str:
+    """Say for how long its engine stays loaded by what is set, for it or for all."""
+    own = model.keep_alive
+    seconds = ServiceConfig.current().keep_alive if own is None else own
+    if seconds < 0:
+        kept = "until another model needs the room"
+    else:
+        kept = f"{figures.span(seconds)} after its last use" if seconds else "while it is in use"
+    return f"{kept}, as all models" if own is None else kept
 
 
 def _size(count: int | None) -> str:

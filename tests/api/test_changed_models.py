@@ -71,6 +71,8 @@ def test_a_file_that_was_only_touched_is_as_good_as_before(service: Service, tin
     os.utime(tiny)
     assert _done(service)["status"] == "completed"
     assert service.manage("verify_models", TINY)["models"][0]["state"] == "ready"
+    deeds = "SELECT actor_kind, detail ->> 'done' FROM audit_log WHERE subject_id = ? AND action = 'changed'"
+    assert service.sql(deeds, TINY) == [("command", "verified")]
 
 
 def test_another_file_in_its_place_fails_tasks_until_it_is_back(service: Service, tiny: Path, tmp_path: Path) -> None:

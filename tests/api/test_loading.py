@@ -3,6 +3,7 @@
 import importlib.util
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -10,10 +11,12 @@ import pytest
 
 from models_app.engines import exllamav2_presence
 from models_app.engines.client import HostClient
+from tests import hostile_models
 from tests.api.test_admin import submit
 from tests.service import MODEL, Service, demo_model, eventually
 
 OTHER = "other/model"
+CRASHING = "crashing/model"
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +58,14 @@ def _model(service: Service, model_id: str) -> dict[str, Any]:
     return found
 
 
+def _deeds(service: Service) -> list[tuple[str, str]]:
+    """Return what the audit log has of the other model, oldest first: by which door, and what."""
+    return service.sql(
+        "SELECT actor_kind, detail ->> 'done' FROM audit_log WHERE subject_id = ? AND action = 'changed' ORDER BY id",
+        OTHER,
+    )
+
+
 def _is_in(service: Service, model_id: str, state: str) -> None:
     eventually(lambda: _model(service, model_id)["state"] == state, 30, f"{model_id} is {state}")
 
@@ -82,6 +93,7 @@ def test_commands_load_and_unload(rules: Service) -> None:
     assert rules.manage("unload_model", OTHER) == {"id": OTHER, "unloaded": True}
     assert _model(rules, OTHER)["state"] == "unloaded"
     assert rules.manage("unload_model", OTHER) == {"id": OTHER, "unloaded": False}
+    assert _deeds(rules) == [("command", "loaded"), ("command", "unloaded")], "what changed nothing is no deed"
 
 
 def test_a_task_whose_model_needs_too_much_memory_fails_with_both_figures(rules: Service) -> None:
@@ -114,6 +126,29 @@ def test_a_model_that_nobody_uses_is_let_go_and_comes_back_when_it_is_wanted(rul
         task = rules.finished(rules.create("Hi", on_restart="fail", max_output_tokens=2)["id"])
         assert (task["status"], task["attempt"]) == ("completed", 1)
     _is_in(rules, MODEL, "unloaded")
+
+
+def test_a_model_is_kept_for_a_time_of_its_own(rules: Service) -> None:
+    assert rules.finished(rules.create("Hi", max_output_tokens=2)["id"])["status"] == "completed"
+    rules.sql("UPDATE models SET keep_alive = 0 WHERE id = ?", MODEL)
+    _is_in(rules, MODEL, "unloaded")
+    rules.sql("UPDATE models SET keep_alive = NULL")
+
+
+def test_a_model_that_takes_its_engine_down_fails_its_own_tasks_and_is_left_alone(
+    rules: Service, tmp_path: Path
+) -> None:
+    file = hostile_models.write_crashing(demo_model(), tmp_path / "crashing.gguf")
+    rules.manage("add_model", str(file), "--id", CRASHING)
+    busy = rules.create("Write a long story.", max_output_tokens=4000)["id"]
+    eventually(lambda: rules.task(busy)["usage"]["output_tokens"] > 0)
+    failed = [rules.finished(rules.create("Hi", model=CRASHING, on_restart="resume")["id"]) for _ in range(4)]
+    found = {(task["status"], task["error"]["code"], task["attempt"]) for task in failed}
+    assert found == {("failed", "engine_crashed", 1)}
+    assert "3 times in a row" in failed[-1]["error"]["message"], "the fourth was not tried"
+    assert str(rules.data_dir) not in str(failed)
+    assert (rules.task(busy)["status"], rules.task(busy)["attempt"]) == ("running", 1)
+    rules.manage("remove_model", CRASHING)
 
 
 @pytest.fixture
@@ -153,4 +188,5 @@ def test_the_admin_shows_states_and_loads_and_unloads(loading: Service) -> None:
         assert re.search(shown, browser.get(address).text, re.DOTALL)
         page = submit(browser, address, action="unload", _selected_action=OTHER)
         assert "was unloaded" in page.text
+    assert _deeds(loading)[-2:] == [("admin", "loaded"), ("admin", "unloaded")]
     assert HostClient(loading.data_dir / "run").find(_model(loading, OTHER)["digest"]) is None

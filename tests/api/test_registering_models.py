@@ -9,6 +9,7 @@ from django.conf import settings
 from django.db import connections
 
 from lmsp_site import data_dir
+from lmsp_site.audit_log import AuditEntry
 from models_app import catalog
 from models_app.models import LanguageModel
 from tests.service import eventually
@@ -107,6 +108,9 @@ def test_a_file_that_was_lost_is_put_back(models: Path, model_path: Path) -> Non
     first.path.unlink()
     assert catalog.register(model_path, "lost") == first
     assert first.path.stat().st_size == first.size_bytes
+    assert catalog.register(model_path, "lost") == first
+    deeds = AuditEntry.objects.order_by("id").values_list("action", "detail__done")
+    assert list(deeds) == [("created", None), ("changed", "files put back")], "the third has changed nothing"
 
 
 def test_whoever_comes_second_sees_what_the_first_has_registered(models: Path, model_path: Path, other: Path) -> None:

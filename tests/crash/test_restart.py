@@ -1,5 +1,6 @@
 """kill -9 and start again: nothing accepted is lost, nothing sent is doubled, a resumed run is the undisturbed one."""
 
+import json
 import sqlite3
 import struct
 from contextlib import closing
@@ -62,6 +63,24 @@ def test_a_resumed_run_equals_its_undisturbed_twin(own_service: Service, samplin
     resumed = {"type": "response.in_progress", "attempt": 2, "resumed": True, "exact": True}
     assert {name: events[len(before)].get(name) for name in resumed} == resumed, events[len(before) - 2 :]
     assert _deltas(events) == done["output_text"]
+    own_service.check_log()
+
+
+def test_a_resumed_run_keeps_the_sampling_that_its_model_had(own_service: Service) -> None:
+    def set_defaults(**sampling: float) -> None:
+        own_service.sql("UPDATE models SET sampling = ?", json.dumps(sampling))
+
+    body = {"on_restart": "resume", "max_output_tokens": _TOKENS, "temperature": None, "seed": 3}
+    set_defaults(temperature=0.9, top_k=20, min_p=0.02, repetition_penalty=1.1)
+    twin = own_service.finished(own_service.create(_STORY, **body)["id"])
+    task = own_service.create(_STORY, **body)
+    eventually(lambda: own_service.task(task["id"])["usage"]["output_tokens"] >= 12, 60)
+    set_defaults(temperature=0)
+    own_service.kill_child("models_app.engines.process")
+    done = own_service.finished(task["id"])
+    assert (done["attempt"], done["output_text"]) == (2, twin["output_text"])
+    other = own_service.finished(own_service.create(_STORY, **body)["id"])
+    assert other["output_text"] != twin["output_text"], "a new one goes by the new defaults"
     own_service.check_log()
 
 

@@ -12,7 +12,8 @@ import pytest
 from models_app.engines.base import EngineAddress, GenerateRequest, ModelSpec
 from models_app.engines.client import EngineUnavailable, Generation, HostClient, ModelLoadFailed
 from models_app.engines.llamacpp import Tokenizer
-from models_app.engines.loading_rules import LoadingRules
+from models_app.engines.loading_rules import FOR_EVER, LoadingRules
+from tests import hostile_models
 from tests.engines.driving import GREEDY, chat_prompt
 from tests.service import eventually
 
@@ -66,6 +67,17 @@ def test_an_idle_engine_goes_and_one_that_generates_stays(
             Generation(used, GenerateRequest([1], GREEDY))
     eventually(lambda: not _keys(client), 10, "and the other, when it was idle")
     assert client.describe()["deaths"] == {}
+
+
+def test_an_engine_is_kept_for_the_time_of_its_own_model(
+    client: HostClient, small: ModelSpec, tokenizer: Tokenizer
+) -> None:
+    for key in ("own", "others"):
+        _use(client, replace(small, key=key), tokenizer)
+    client.govern(LoadingRules(keep_alive=0, own_keep_alive={"own": FOR_EVER}))
+    eventually(lambda: _keys(client) == {"own"}, 10, "the other goes at once")
+    client.govern(LoadingRules(keep_alive=FOR_EVER, own_keep_alive={"own": 0}))
+    eventually(lambda: not _keys(client), 10)
 
 
 def test_an_engine_is_kept_until_whoever_had_it_loaded_has_come(
@@ -165,11 +177,4 @@ def test_a_model_that_crashes_again_and_again_is_left_alone_until_its_file_chang
 
 @pytest.fixture
 def crashing_model(model_path: Path, tmp_path: Path) -> Path:
-    """The demo model with more layers than the library has room for, which makes it end its process."""
-    data = bytearray(model_path.read_bytes())
-    name = b"llama.block_count"
-    at = data.index(name) + len(name) + 4
-    data[at : at + 4] = (600).to_bytes(4, "little")
-    file = tmp_path / "crashing.gguf"
-    file.write_bytes(data)
-    return file
+    return hostile_models.write_crashing(model_path, tmp_path / "crashing.gguf")

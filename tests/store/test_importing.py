@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
+from lmsp_site.audit_log import AuditEntry
 from models_app import digests, importing, inspecting, listing, naming
 from models_app.models import LanguageModel
 from models_app.refusals import CannotRegister
@@ -193,6 +194,8 @@ def test_a_name_means_one_model(tmp_path: Path) -> None:
     first = importing.register(file, "first", aliases=["small"])
     assert naming.find("small") == first
     importing.register(file, "first", aliases=["small", "fast"])
+    named = AuditEntry.objects.get(action="changed")
+    assert named.detail == {"changes": {"aliases": {"from": ["small"], "to": ["fast", "small"]}}}
     for model_id, alias in (
         ("small", "free"),
         ("second", "small"),

@@ -52,15 +52,20 @@ def edit(browser: Browser, **fields: str) -> str:
 
 
 def test_names_sampling_and_context_are_set(admin: Browser, model: LanguageModel) -> None:
-    assert edit(admin, aliases="fast, small,fast", temperature="0.5", top_p="0", max_context_length="200") == ""
+    sampling = {"temperature": 0.5, "top_p": 0.0, "top_k": 40, "min_p": 0.05, "repetition_penalty": 1.1}
+    texts = {name: str(value) for name, value in sampling.items()}
+    assert edit(admin, aliases="fast, small,fast", max_context_length="200", keep_alive="-1", **texts) == ""
     model.refresh_from_db()
-    assert model.sampling == {"temperature": 0.5, "top_p": 0.0}
+    assert model.sampling == sampling
     assert (model.context_length, model.engine_key) == (200, f"{model.digest}:200")
+    page = admin.get(f"{LIST}tiny/change/").content.decode()
+    assert all(told in page for told in ("top_k 40", "until another model needs the room"))
     assert naming.find("fast") == naming.find("small") == model
     changes: dict[str, Any] = {}
     for entry in AuditEntry.objects.filter(action="changed"):
         changes |= entry.detail["changes"]
-    assert changes.keys() == {"aliases", "sampling", "max_context_length"}
+    assert changes.keys() == {"aliases", "sampling", "max_context_length", "keep_alive"}
+    assert changes["keep_alive"] == {"from": None, "to": -1}
     assert edit(admin, aliases="") == ""
     model.refresh_from_db()
     assert (model.sampling, model.context_length, model.engine_key) == ({}, 256, model.digest)
@@ -70,21 +75,42 @@ def test_names_sampling_and_context_are_set(admin: Browser, model: LanguageModel
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"temperature": "2.5"}, "from 0 to 2"),
+        ({"temperature": "2.5"}, "From 0 to 2."),
         ({"temperature": "nan"}, "Enter a number"),
-        ({"top_p": "-1"}, "from 0 to 1"),
+        ({"top_p": "-1"}, "From 0 to 1."),
+        ({"top_k": "-1"}, "From 0 to"),
+        ({"top_k": "1.5"}, "Enter a whole number"),
+        ({"min_p": "1.01"}, "From 0 to 1."),
+        ({"repetition_penalty": "0"}, "From 0.01 to 10."),
+        ({"keep_alive": "-2"}, "greater than or equal to -1"),
+        ({"keep_alive": "soon"}, "Enter a whole number"),
         ({"max_context_length": "257"}, "from 128 to 256"),
         ({"max_context_length": "1"}, "from 128 to 256"),
         ({"aliases": "tiny"}, "is the id of a model"),
         ({"aliases": "../x"}, "cannot be"),
         ({"aliases": "a\x00b"}, "Null characters"),
     ],
-    ids=["hot", "no-number", "negative", "long", "short", "id", "path", "null"],
+    ids=[
+        "hot",
+        "no-number",
+        "negative",
+        "top_k-negative",
+        "top_k-no-count",
+        "min_p-no-share",
+        "repetition-zero",
+        "kept-negative",
+        "kept-no-number",
+        "long",
+        "short",
+        "id",
+        "path",
+        "null",
+    ],
 )
 def test_what_cannot_be_is_refused(admin: Browser, model: LanguageModel, fields: dict[str, str], reason: str) -> None:
     assert reason in edit(admin, **fields)
     model.refresh_from_db()
-    assert (model.sampling, model.max_context_length) == ({}, None)
+    assert (model.sampling, model.max_context_length, model.keep_alive) == ({}, None, None)
     assert naming.find("small") == model
 
 

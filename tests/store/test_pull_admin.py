@@ -13,6 +13,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client as Browser
 
+from lmsp_site.audit_log import AuditEntry
 from models_app import pull_records
 from models_app.models import LanguageModel, ModelPull, PullState
 from tests import tiny_models
@@ -49,6 +50,12 @@ def _listed(browser: Browser) -> str:
     return html.unescape(re.sub(r"<[^>]*>", " ", browser.get(LIST).content.decode()))
 
 
+def _who_has_made(model: LanguageModel) -> tuple[str, str, str]:
+    """Return whom the audit log names, and where he was."""
+    entry = AuditEntry.objects.get(action="created", subject_id=model.pk)
+    return entry.actor_kind, entry.actor, entry.address
+
+
 def _ended(pull: ModelPull) -> bool:
     return not pull_records.is_carried_out(pull) and ModelPull.objects.get(pk=pull.pk).state != PullState.RUNNING
 
@@ -67,6 +74,7 @@ def test_a_pull_is_begun_and_its_progress_shown(admin: Browser, hub: LocalHub) -
     pull.refresh_from_db()
     assert (pull.state, pull.error, pull.done_bytes) == (PullState.COMPLETED, "", 12 << 20)
     assert LanguageModel.objects.get().id == "tiny"
+    assert _who_has_made(LanguageModel.objects.get()) == ("admin", "admin", "127.0.0.1")
     assert admin.get(f"{LIST}{pull.pk}/change/").status_code == 200
 
 
@@ -83,6 +91,7 @@ def test_a_pull_that_was_interrupted_goes_on(admin: Browser, hub: LocalHub) -> N
     eventually(lambda: _ended(pull), 60, "it has ended")
     assert hub.transfers() == [None, f"bytes={10 << 20}-"]
     assert LanguageModel.objects.get().id == "tiny"
+    assert _who_has_made(LanguageModel.objects.get()) == ("admin", "admin", "127.0.0.1")
 
 
 def test_a_pull_that_fails_says_why(admin: Browser, hub: LocalHub) -> None:

@@ -4,14 +4,19 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import time_machine
 from django.conf import settings
 from django.db import connections
+from django.utils import timezone
 
 from models_app import importing, tokenizers, verifying
 from models_app.models import FileState, LanguageModel
+from tasks_app import model_checks
 from tests import tiny_models
 from tests.service import eventually
 
@@ -79,6 +84,17 @@ def test_what_leaves_no_trace_is_found_by_reading(model: LanguageModel) -> None:
     _flip(model.path)
     assert _refusal(model) == "model_digest_mismatch"
     assert verifying.verify(model, anew=True) == FileState.READY
+
+
+def test_files_are_read_again_when_that_is_due(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "LMSP", replace(settings.LMSP, verify_hours=1.0))
+    _flip(model.path)
+    model_checks.verify_on_schedule()
+    assert LanguageModel.objects.get().file_state == FileState.READY, "they were read when they were registered"
+    with time_machine.travel(timezone.now() + timedelta(hours=2)):
+        model_checks.verify_on_schedule()
+    found = LanguageModel.objects.get()
+    assert (found.file_state, found.digest) == (FileState.CORRUPT, model.digest)
 
 
 def test_a_file_that_is_missing_or_leads_out_is_missing(model: LanguageModel, tmp_path: Path) -> None:

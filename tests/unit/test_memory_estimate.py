@@ -4,10 +4,12 @@ import shutil
 import struct
 from pathlib import Path
 
+import gguf
 import pytest
 
 from models_app.engines import estimate, gguf_header, machine_memory
 from models_app.engines.base import ModelSpec
+from tests import tiny_models
 
 MIB = 1 << 20
 
@@ -22,6 +24,29 @@ def test_weights_cache_and_computing_are_counted(model_path: Path) -> None:
     large = estimate.needed_bytes(_spec(model_path, 1024, 5))
     assert large - small == 4 * 1024 * 30 * 3 * (64 + 64) * 2
     assert small > model_path.stat().st_size + 1024 * 23_040
+
+
+def test_all_parts_of_a_split_model_are_counted(tmp_path: Path) -> None:
+    (whole,) = tiny_models.write_gguf(tmp_path / "whole.gguf")
+    first, second = tiny_models.write_gguf(tmp_path / "split.gguf", split_max_tensors=6)
+    needed = estimate.needed_bytes(_spec(first, 256, 1))
+    parts = first.stat().st_size + second.stat().st_size
+    assert needed - parts == estimate.needed_bytes(_spec(whole, 256, 1)) - whole.stat().st_size
+
+
+def test_layers_that_differ_are_counted_each(tmp_path: Path) -> None:
+    file = tmp_path / "hybrid.gguf"
+    writer = gguf.GGUFWriter(file, "lfm2")
+    writer.add_block_count(4)
+    writer.add_embedding_length(64)
+    writer.add_feed_forward_length([128, 256, 128, 128])
+    writer.add_head_count(4)
+    # Two layers of convolutions, which have no cache.
+    writer.add_head_count_kv([0, 2, 0, 4])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    assert estimate.cache_bytes(file, 1001) - estimate.cache_bytes(file, 1) == 1000 * (2 + 4) * (16 + 16) * 2
 
 
 def test_a_file_that_is_not_understood_is_taken_for_its_size(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Which engine goes, and who waits or is refused, when there is no room for one more."""
 
+from typing import Any
+
 import pytest
 
 from models_app.engines.loading_rules import LoadingRules
@@ -61,7 +63,17 @@ def test_a_refusal_names_what_is_needed_and_what_there_is() -> None:
     assert "4 MB" in refusal.message
 
 
-@pytest.mark.parametrize("bad", [{"keep_alive": -2}, {"max_loaded": -1}, {"memory_bytes": -1}, {"colour": 1}])
-def test_rules_that_cannot_be_meant_are_none(bad: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"keep_alive": -2},
+        {"max_loaded": -1},
+        {"memory_bytes": -1},
+        {"colour": 1},
+        {"own_keep_alive": {"a": -2}},
+        {"own_keep_alive": 60},
+    ],
+)
+def test_rules_that_cannot_be_meant_are_none(bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="rules"):
         LoadingRules.from_dict(bad)

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management import CommandError
 
+from lmsp_site.audit_log import Actor
 from models_app import loading
 from models_app.engines.client import EngineUnavailable, ModelLoadFailed
 from models_app.management.commands._model_command import NOT_RUNNING, ModelCommand
@@ -28,7 +29,7 @@ class Command(ModelCommand):
 
         began = time.monotonic()
         try:
-            address = loading.load(model, while_waiting=tell)
+            address = loading.load(model, Actor.command_line(), while_waiting=tell)
         except EngineUnavailable as error:
             raise CommandError(NOT_RUNNING) from error
         except ModelLoadFailed as error:

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.core.management import CommandError
 
+from lmsp_site.audit_log import Actor
 from models_app import loading
 from models_app.engines.client import EngineUnavailable
 from models_app.management.commands._model_command import NOT_RUNNING, ModelCommand
@@ -18,6 +19,6 @@ class Command(ModelCommand):
         """Unload it."""
         model = self.model(options["id"])
         try:
-            return {"id": model.id, "unloaded": loading.unload(model)}
+            return {"id": model.id, "unloaded": loading.unload(model, Actor.command_line())}
         except EngineUnavailable as error:
             raise CommandError(NOT_RUNNING) from error

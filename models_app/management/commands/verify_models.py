@@ -5,6 +5,8 @@ from typing import Any
 from django.core.management import CommandError
 from django.core.management.base import CommandParser
 
+from lmsp_site import audit_log
+from lmsp_site.audit_log import Action, Actor
 from lmsp_site.management.base import ServiceCommand
 from models_app import naming, verifying
 from models_app.models import FileState, LanguageModel
@@ -23,10 +25,16 @@ class Command(ServiceCommand):
         """Add the models' names."""
         super().add_arguments(parser)
         parser.add_argument("ids", nargs="*", metavar="ID")
+        parser.add_argument("--begun", action="store_true", help="somebody has begun it in the admin")
 
     def run(self, **options: Any) -> dict[str, Any]:
         """Read the files of one after the other."""
-        found = [self._compare(model, not options["json"]) for model in _named(options["ids"])]
+        found = []
+        for model in _named(options["ids"]):
+            # Who has begun it in the admin is written down by then.
+            if not options["begun"]:
+                audit_log.record(Actor.command_line(), Action.CHANGED, model, done="verified")
+            found.append(self._compare(model, not options["json"]))
         if any(model["state"] != FileState.READY for model in found):
             self.exit_status = 1
         return {"models": found}
