@@ -14,7 +14,7 @@ from lmsp_site import group_commit, stopping
 from lmsp_site.errors import InsufficientStorage, InvalidRequest, Unavailable
 from lmsp_site.ids import moment_of, new_suffix
 from lmsp_site.models import RestartPolicy, ServiceConfig
-from models_app import catalog, tokenizers
+from models_app import announcing, catalog, tokenizers
 from models_app.engines import registry
 from models_app.models import LanguageModel
 from tasks_app import (
@@ -114,6 +114,10 @@ def submit(
         store=fields["store"] is not False,
         created_at=task.created_at,
     )
+
+    if foreground:
+        # Somebody waits: the engine can begin to read before this is on disk.
+        announcing.prompt(model, turn.prompt)
 
     def write() -> Accepted:
         if key and (earlier := idempotency.find(key)):

@@ -232,6 +232,9 @@ class Engine(Protocol):
     def submit(self, key: int, request: GenerateRequest) -> None:
         """Take a request under a `key` of the caller's choice; `RequestError` where it can never be fulfilled."""
 
+    def prepare(self, prompt: Sequence[int]) -> None:
+        """Begin to read a prompt whose request is about to come, if there is nothing better to do; or do nothing."""
+
     def cancel(self, key: int) -> None:
         """Give the request up, from any thread, also in the middle of a step. Unknown keys are ignored."""
 

@@ -4,7 +4,7 @@ import math
 import select
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -182,6 +182,15 @@ def engine_info(address: EngineAddress) -> dict[str, Any]:
     if reply is None:
         raise EngineUnavailable("the engine does not answer")
     return reply
+
+
+def announce(address: EngineAddress, prompt: Sequence[int]) -> None:
+    """Tell an engine of a prompt whose request is about to come. Raises `EngineUnavailable`."""
+    try:
+        with _Channel(address.socket) as channel:
+            channel.send({"op": "prepare", "prompt": prompt})
+    except OSError as error:
+        raise EngineUnavailable(f"the engine is not there: {error}") from error
 
 
 class Generation:

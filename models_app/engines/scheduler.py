@@ -11,6 +11,7 @@ sequence is saved now and then, and a resume that finds it replays only what cam
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ class SlotScheduler:
         self._slots: list[SlotSequence | None] = [None] * model.slots
         self._waiting: list[SlotSequence] = []
         self._messages: list[tuple[int, Message]] = []
+        self._expected: deque[Sequence[int]] = deque(maxlen=model.slots)
         self._arrivals = 0
         self._turn = 0
         self._tokens_generated = 0
@@ -75,7 +77,7 @@ class SlotScheduler:
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to do."""
-        return not self._waiting and not any(self._slots)
+        return not self._waiting and not self._expected and not any(self._slots)
 
     @property
     def is_prefilling(self) -> bool:
@@ -116,6 +118,11 @@ class SlotScheduler:
         self._waiting.append(SlotSequence(key, self._arrivals, request, transcript))
         self._arrivals += 1
 
+    def prepare(self, prompt: Sequence[int]) -> None:
+        """Read the first chunk of a prompt that is about to be submitted, once there is nothing else to do."""
+        if len(prompt) < self.context_length and all(token in range(self._model.vocabulary.size) for token in prompt):
+            self._expected.append(prompt)
+
     def cancel(self, key: int) -> None:
         """Give a request up, from any thread; a prefill is broken off, a decode of many finishes."""
         with self._lock:
@@ -144,6 +151,21 @@ class SlotScheduler:
             self._prefill(prefilling)
         elif any(self._slots):
             self._decode()
+        elif self._expected:
+            self._prefill_expected(self._expected.popleft())
+
+    def _prefill_expected(self, prompt: Sequence[int]) -> None:
+        """Keep the first chunk of a prompt as its beginning, in an engine without work, unless it has one already."""
+        borders = self._prefixes.borders(prompt)
+        if not borders or self._prefixes.find(borders):
+            return
+        slot = 0
+        try:
+            if self._model.prefill(slot, prompt[: self._model.prefill_chunk], last=False):
+                self._prefixes.keep(borders[0], self._model.save(slot))
+        except (DecodeError, OSError) as error:
+            _log.warning("prompt not prepared", extra={"tokens": len(prompt), "error": str(error)})
+        self._model.clear(slot)
 
     # Entering and leaving a slot.
 

@@ -71,7 +71,8 @@ class EngineServer:
         self._on_retire = on_retire
         self._max_outbox = max_outbox
         self._step_began: float | None = None
-        self._requests: queue.SimpleQueue[tuple[_Generation, GenerateRequest]] = queue.SimpleQueue()
+        # A prompt alone announces the request that will bring it.
+        self._requests: queue.SimpleQueue[tuple[_Generation, GenerateRequest] | list[int]] = queue.SimpleQueue()
         self._running: dict[int, _Generation] = {}
         self._selector = selectors.DefaultSelector()
         self._wake_up = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -109,7 +110,11 @@ class EngineServer:
     def _take_requests(self) -> None:
         """Submit what has arrived, and wait for something where there is nothing to do."""
         while self._engine.is_idle or not self._requests.empty():
-            generation, request = self._requests.get()
+            arrived = self._requests.get()
+            if isinstance(arrived, list):
+                self._engine.prepare(arrived)
+                continue
+            generation, request = arrived
             try:
                 self._engine.submit(generation.key, request)
             except RequestError as error:
@@ -204,6 +209,8 @@ class EngineServer:
         match message.get("op"):
             case "generate" if connection not in self._generations:
                 self._generate(connection, message)
+            case "prepare" if _is_prompt(prompt := message.get("prompt")):
+                self._requests.put(prompt)
             case "cancel" if connection in self._generations:
                 self._cancel(connection)
             case "info":
@@ -297,6 +304,10 @@ def _end_process(failure: threading.ExceptHookArgs) -> None:
     assert failure.exc_value is not None
     _log.critical("a thread failed", exc_info=failure.exc_value)
     os._exit(1)
+
+
+def _is_prompt(prompt: object) -> bool:
+    return isinstance(prompt, list) and all(type(token) is int and token >= 0 for token in prompt)
 
 
 def _error(message: str) -> dict[str, Any]:
