@@ -1,7 +1,7 @@
 """Telling an engine of a prompt while its task is still being stored, so that both go on at the same time.
 
-The engine reads the first chunk meanwhile. Nothing depends on it: a prompt that was not announced, or whose task was not
-stored after all, costs a chunk and changes no bit.
+The engine reads the first chunk meanwhile. Nothing depends on it: a prompt that was not announced, or whose task was
+not stored after all, costs a chunk and changes no bit.
 """
 
 import threading

@@ -15,7 +15,6 @@ from lmsp_site.errors import InsufficientStorage, InvalidRequest, Unavailable
 from lmsp_site.ids import moment_of, new_suffix
 from lmsp_site.models import RestartPolicy, ServiceConfig
 from models_app import announcing, catalog, tokenizers
-from models_app.engines import registry
 from models_app.models import LanguageModel
 from tasks_app import (
     conversation,
@@ -27,8 +26,6 @@ from tasks_app import (
     reading,
     responses,
     snapshot,
-    text_format,
-    tools,
 )
 from tasks_app.items import Item
 from tasks_app.models import IdempotencyKey, Response, Task
@@ -85,7 +82,6 @@ def submit(
     quotas.check(client)
     expires_at = _deadline(fields)
     model = catalog.find(fields["model"])
-    _require_abilities(model, fields)
     _require_tokens(model, fields["logit_bias"] or {})
     # Before the transaction: tokenizing a long prompt must not hold the write lock.
     turn = conversation.turn(model, fields, conversation.resolve(client, fields, said_before))
@@ -105,7 +101,7 @@ def submit(
     )
     request = with_defaults(fields, model, background=not foreground) | {
         "dropped_items": turn.dropped,
-        "reading": _reading(model, fields, turn),
+        "reading": _reading(fields, turn),
     }
     response = Response(
         id=f"resp_{suffix}",
@@ -155,31 +151,9 @@ def with_defaults(fields: dict[str, Any], model: LanguageModel, *, background: b
     }
 
 
-def _reading(model: LanguageModel, fields: dict[str, Any], turn: conversation.Turn) -> dict[str, Any] | None:
+def _reading(fields: dict[str, Any], turn: conversation.Turn) -> dict[str, Any] | None:
     """Return how the answer will be read, and whether its calls follow their schemas."""
-    if turn.reading is None:
-        return None
-    # An engine that cannot has had every request refused that needs it.
-    can = "grammar" not in registry.lacks(model.engine)
-    return turn.reading | {"enforced": can and reading.are_enforced(fields)}
-
-
-def _require_abilities(model: LanguageModel, fields: dict[str, Any]) -> None:
-    """Refuse here, and not by a task that fails, what the model's engine cannot do."""
-    has_schema = text_format.schema_of((fields["text"] or responses.DEFAULTS["text"])["format"]) is not None
-    asked = {
-        "logit_bias": ("logit_bias", bool(fields["logit_bias"])),
-        "top_logprobs": ("top_logprobs", fields["top_logprobs"] is not None),
-        "grammar": ("text.format" if has_schema else "tools", has_schema or tools.are_enforced(fields)),
-    }
-    for name in sorted(registry.lacks(model.engine)):
-        param, is_asked = asked[name]
-        if is_asked:
-            raise InvalidRequest(
-                f"{param}: the engine of {model.id}, {model.engine}, cannot do this; leave it out.",
-                param=param,
-                code="unsupported_parameter",
-            )
+    return None if turn.reading is None else turn.reading | {"enforced": reading.are_enforced(fields)}
 
 
 def _require_tokens(model: LanguageModel, biases: dict[str, float]) -> None:

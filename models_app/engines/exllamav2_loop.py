@@ -1,32 +1,39 @@
 """Requests over a generator that batches by itself: who is started when, and what is said of each.
 
-The library does prefill, batching, caching and choosing of tokens; texts, stop texts, limits and ends are this
-project's, the same as for every engine (`transcript.Transcript`). What it does with a journal is not exact: it reads
-prompt and journalled tokens in one go, where the first run had decoded them one by one, and that gives other bits. It
-says so, by `Admitted(exact=False)` and by a fingerprint that no other process has.
+The library does prefill, batching and caching. Which token comes next is chosen here from the logits that it computed
+(`logit_sampler.LogitSampler`), and texts, stop texts, limits and ends are the same as for every engine
+(`transcript.Transcript`). What it does with a journal is not exact: it reads prompt and journalled tokens in one go,
+where the first run had decoded them one by one, and that gives other bits. It says so, by `Admitted(exact=False)` and
+by a fingerprint that no other process has.
 """
 
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from models_app.engines import exllamav2_requests
-from models_app.engines.base import GenerateRequest
-from models_app.engines.messages import Admitted, Finished, Message, Progress, Replayed, Tokens
-from models_app.engines.sampling import SamplingParams
-from models_app.engines.transcript import Transcript, Vocabulary
+import numpy as np
+from numpy.typing import NDArray
+
+from models_app.engines.base import DecodeError, GenerateRequest, RequestError
+from models_app.engines.grammar import Compiler, GrammarError, Vocabulary
+from models_app.engines.logit_sampler import LogitSampler
+from models_app.engines.messages import Admitted, Failed, Finished, Message, Progress, Replayed, Tokens
+from models_app.engines.transcript import Transcript
+
+Choose = Callable[[NDArray[np.float32]], tuple[int, bool]]
+"""Chooses the next token of a job from the model's raw logits, one for each token of the vocabulary. Returns it, and
+whether the job ends with it. May be called in any thread."""
 
 
 @dataclass(frozen=True, slots=True)
-class JobNews:
-    """What has come of a job in one round: tokens, or how far its prefill is, and whether it has ended."""
+class Prefilled:
+    """How far the prefill of a job has come: `done` of `total` tokens."""
 
     key: int
-    tokens: list[int] = field(default_factory=list)
-    prefilled: tuple[int, int] | None = None
-    ended: bool = False
+    done: int
+    total: int
 
 
 class JobRunner(Protocol):
@@ -40,16 +47,13 @@ class JobRunner(Protocol):
     def vocabulary(self) -> Vocabulary:
         """The model's tokens."""
 
-    def start(self, key: int, tokens: Sequence[int], most: int, sampling: SamplingParams, position: int) -> None:
-        """Begin to generate at most so many tokens after `tokens`, the first of them at `position` of the output."""
-
-    def look_back(self, key: int, tokens: int) -> None:
-        """Have the penalties of a job count so many of its last tokens from now on."""
+    def start(self, key: int, tokens: Sequence[int], most: int, choose: Choose) -> None:
+        """Begin to generate after `tokens`: at most so many, each the one that `choose` names, up to the last."""
 
     def stop(self, key: int) -> None:
-        """Forget a job; one that has ended is none."""
+        """Forget a job before its end."""
 
-    def run(self) -> list[JobNews]:
+    def run(self) -> list[Prefilled]:
         """Compute one round: a chunk of each prefill, and a token of each job that is past it."""
 
     def info(self) -> dict[str, Any]:
@@ -62,18 +66,40 @@ class JobRunner(Protocol):
 class _Sequence:
     """A request on its way."""
 
-    def __init__(self, key: int, request: GenerateRequest, transcript: Transcript) -> None:
+    def __init__(self, key: int, request: GenerateRequest, vocabulary: Vocabulary, context_length: int) -> None:
         self.key = key
         self.request = request
-        self.transcript = transcript
+        self.transcript = Transcript(request, vocabulary, context_length)
+        self.sampler: LogitSampler | None = None
         self.slot = -1
-        self.journalled = len(transcript.tokens)
+        self.journalled = len(self.transcript.tokens)
         self.is_prefilling = True
+        self.chosen: Tokens | None = None
+        """The token of this round."""
+
+        self.failure: DecodeError | GrammarError | None = None
         self.timings: dict[str, float] = {
             "prompt_tokens": len(request.prompt),
             "replayed_tokens": self.journalled,
         }
+        self._vocabulary = vocabulary
         self._phase_began = time.monotonic()
+
+    def choose(self, logits: NDArray[np.float32]) -> tuple[int, bool]:
+        """See `Choose`."""
+        assert self.sampler is not None
+        try:
+            token = self.sampler.sample(logits)
+        except (DecodeError, GrammarError) as error:
+            self.failure = error
+            return 0, True  # a token that nobody will be told of
+        row = self.slot + 1 if self.transcript.tokens else 0
+        text = self.transcript.append(token, row)
+        likely = self.sampler.last_logprob
+        # An end token is no part of the output.
+        likelihoods = [likely] if likely and not self._vocabulary.is_end(token) else []
+        self.chosen = Tokens([token], [row], text, likelihoods)
+        return token, self.transcript.reason is not None
 
     def end_phase(self, name: str) -> None:
         now = time.monotonic()
@@ -86,6 +112,7 @@ class DynamicLoop:
 
     def __init__(self, runner: JobRunner) -> None:
         self._runner = runner
+        self._grammars = Compiler(runner.vocabulary)
         self._slots: list[_Sequence | None] = [None] * runner.slots
         self._waiting: list[_Sequence] = []
         self._messages: list[tuple[int, Message]] = []
@@ -121,10 +148,23 @@ class DynamicLoop:
         return any(sequence is not None and sequence.is_prefilling for sequence in self._slots)
 
     def submit(self, key: int, request: GenerateRequest) -> None:
-        """Queue a request; `RequestError` where it does not fit this model, or asks for what is not done."""
+        """Queue a request; `RequestError` where it does not fit this model."""
         vocabulary = self._runner.vocabulary
-        exllamav2_requests.check(request, vocabulary.size, self.context_length)
-        self._waiting.append(_Sequence(key, request, Transcript(request, vocabulary, self.context_length)))
+        if len(request.prompt) >= self.context_length:
+            raise RequestError(
+                f"the prompt has {len(request.prompt)} tokens; with one of output only"
+                f" {self.context_length - 1} fit into the context",
+                "context_length_exceeded",
+            )
+        resumed = request.resume.tokens if request.resume else ()
+        if not all(0 <= token < vocabulary.size for tokens in (request.prompt, resumed) for token in tokens):
+            raise RequestError("a token id is not in the vocabulary")
+        if not all(0 <= token < vocabulary.size for token, _ in request.sampling.logit_bias):
+            raise RequestError("logit_bias has a token id that is not in the vocabulary")
+        self._waiting.append(_Sequence(key, request, vocabulary, self.context_length))
+
+    def prepare(self, prompt: Sequence[int]) -> None:
+        """Do nothing: on a GPU a prompt is read in less time than it takes to announce it."""
 
     def cancel(self, key: int) -> None:
         """Give a request up, from any thread; what is being computed is finished first."""
@@ -154,6 +194,7 @@ class DynamicLoop:
 
     def close(self) -> None:
         """Free the model."""
+        self._grammars.close()
         self._runner.close()
 
     def _admit(self) -> None:
@@ -163,58 +204,44 @@ class DynamicLoop:
                 self._waiting.remove(sequence)
                 self._say(sequence, Admitted(0))
                 self._say_replayed(sequence)
-                self._finish(sequence, [], [], "")
+                self._finish(sequence, Tokens([], [], ""))
             elif None in self._slots:
                 self._waiting.remove(sequence)
                 self._start(sequence, self._slots.index(None))
 
     def _start(self, sequence: _Sequence, slot: int) -> None:
-        request = sequence.request
+        request, transcript = sequence.request, sequence.transcript
         sequence.slot = slot
         self._slots[slot] = sequence
         sequence.end_phase("queued")
-        most = exllamav2_requests.most_new_tokens(request, self.context_length)
-        tokens = exllamav2_requests.input_tokens(request)
-        self._runner.start(sequence.key, tokens, most, request.sampling, sequence.journalled)
+        matcher = None if request.grammar is None else self._grammars.start(request.grammar)
+        sequence.sampler = LogitSampler(request, self._runner.vocabulary, matcher, transcript.tokens)
+        tokens = [*request.prompt, *transcript.tokens]
+        self._runner.start(sequence.key, tokens, transcript.room, sequence.choose)
         self._say(sequence, Admitted(slot, exact=not sequence.journalled))
 
     def _compute(self) -> None:
         running = {sequence.key: sequence for sequence in self._slots if sequence is not None}
+        for prefilled in self._runner.run() if running else ():
+            self._say(running[prefilled.key], Progress("prefill", prefilled.done, prefilled.total))
         for sequence in running.values():
-            back = exllamav2_requests.penalty_range(sequence.request.sampling, len(sequence.transcript.tokens))
-            self._runner.look_back(sequence.key, back)
-        for news in self._runner.run() if running else ():
-            sequence = running[news.key]
-            if sequence.transcript.reason is None:
-                self._take(sequence, news)
+            if sequence.failure is not None:
+                self._fail(sequence, sequence.failure)
+            elif sequence.chosen is not None:
+                chosen, sequence.chosen = sequence.chosen, None
+                self._pass_on(sequence, chosen)
 
-    def _take(self, sequence: _Sequence, news: JobNews) -> None:
-        if news.prefilled is not None:
-            self._say(sequence, Progress("prefill", *news.prefilled))
-        if news.tokens and sequence.is_prefilling:
+    def _pass_on(self, sequence: _Sequence, chosen: Tokens) -> None:
+        self._tokens_generated += 1
+        if sequence.is_prefilling:
             sequence.is_prefilling = False
             sequence.end_phase("prefill")
             if sequence.journalled:
                 self._say_replayed(sequence)
-        transcript = sequence.transcript
-        tokens: list[int] = []
-        rows: list[int] = []
-        text = ""
-        for token in news.tokens:
-            if transcript.reason is not None:
-                break  # it had chosen on, beyond what the text ends with
-            tokens.append(token)
-            rows.append(sequence.slot + 1 if transcript.tokens else 0)
-            text += transcript.append(token, rows[-1])
-        self._tokens_generated += len(tokens)
-        if news.ended and transcript.reason is None:
-            text += transcript.break_off("stop")
-        if transcript.reason is not None:
-            if not news.ended:
-                self._runner.stop(sequence.key)
-            self._finish(sequence, tokens, rows, text)
-        elif tokens:
-            self._say(sequence, Tokens(tokens, rows, text))
+        if sequence.transcript.reason is None:
+            self._say(sequence, chosen)
+        else:
+            self._finish(sequence, chosen)
 
     def _give_up_cancelled(self) -> None:
         with self._lock:
@@ -225,16 +252,26 @@ class DynamicLoop:
                     self._waiting.remove(sequence)
                 else:
                     self._runner.stop(sequence.key)
-                self._finish(sequence, [], [], sequence.transcript.break_off("cancelled"))
+                self._finish(sequence, Tokens([], [], sequence.transcript.break_off("cancelled")))
 
-    def _finish(self, sequence: _Sequence, tokens: list[int], rows: list[int], text: str) -> None:
+    def _finish(self, sequence: _Sequence, last: Tokens) -> None:
         sequence.end_phase("decode")
         reason = sequence.transcript.reason
         assert reason is not None
         sequence.timings["output_tokens"] = len(sequence.transcript.tokens)
         if sequence.request.reasoning_end:
             sequence.timings["reasoning_tokens"] = sequence.transcript.reasoning_tokens
-        self._say(sequence, Finished(reason, tokens, rows, text, sequence.timings))
+        self._say(sequence, Finished(reason, last.tokens, last.rows, last.text, sequence.timings, last.logprobs))
+        self._leave(sequence)
+
+    def _fail(self, sequence: _Sequence, error: DecodeError | GrammarError) -> None:
+        if isinstance(error, GrammarError):
+            self._say(sequence, Failed("grammar_error", f"The grammar of the output cannot be followed: {error}"))
+        else:
+            self._say(sequence, Failed("engine_error", str(error)))
+        self._leave(sequence)
+
+    def _leave(self, sequence: _Sequence) -> None:
         if sequence.slot >= 0:
             self._slots[sequence.slot] = None
 

@@ -13,7 +13,10 @@ _INSTALL = "install requirements.txt instead of requirements-cpu.txt"
 def why_unavailable(root: Path = Path("/"), environment: Mapping[str, str] | None = None) -> str | None:
     """Say what is missing, the simplest to tell first; ``None`` where nothing is."""
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
-    return missing_parts(missing, has_gpu=has_gpu(root), has_compiler=has_compiler(environment or os.environ))
+    # Some of its wheels bring the kernels along.
+    is_compiled = importlib.util.find_spec("exllamav2_ext") is not None
+    can_compile = is_compiled or has_compiler(environment or os.environ)
+    return missing_parts(missing, has_gpu=has_gpu(root), has_compiler=can_compile)
 
 
 def missing_parts(packages: list[str], *, has_gpu: bool, has_compiler: bool) -> str | None:

@@ -15,8 +15,10 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    import numpy as np
     from llguidance import LLMatcher, LLParserLimits, LLTokenizer
     from llguidance._lib import JsonCompileOptions
+    from numpy.typing import NDArray
 
 MAX_CHARACTERS = 256 * 1024
 """A longer grammar is refused."""
@@ -47,7 +49,10 @@ class Vocabulary(Protocol):
         """Whether the model ends its turn with this token."""
 
     def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        """Tokenize."""
+        """Tokenize.
+
+        `ValueError` where the names of special tokens in the text cannot be read as text.
+        """
 
 
 def version() -> str:
@@ -171,6 +176,13 @@ class Compiler:
         return _compile(self._tokens, grammar)
 
 
+def allowed_tokens(mask: bytes, size: int) -> NDArray[np.intp]:
+    """Return which of the first `size` tokens a mask of `Matcher.mask` allows, in ascending order."""
+    import numpy as np
+
+    return np.flatnonzero(np.unpackbits(np.frombuffer(mask, np.uint8), count=size, bitorder="little"))
+
+
 def _word(vocabulary: Vocabulary, token: int) -> bytes:
     text = vocabulary.piece(token)
     if _SPECIAL in text:
@@ -201,9 +213,12 @@ def _tokenizer(words: Sequence[bytes], ends: Collection[int], encode: Callable[[
 
     def split(text: bytes) -> list[int]:
         """Cut a text that the grammar leaves no choice about as the model would have."""
-        tokens = encode(text.decode("utf-8", "replace"))
-        # Some models' tokenizers put a blank before every text.
-        if tokenizer is None or b"".join(words[token] for token in tokens) == text:
+        try:
+            tokens = encode(text.decode("utf-8", "replace"))
+        except ValueError:
+            tokens = []
+        # Some models' tokenizers put a blank before every text, some have tokens that the model lacks.
+        if tokenizer is None or b"".join(words[token] for token in tokens if token < len(words)) == text:
             return tokens
         return [*tokenizer.greedy_tokenize(text.decode())]
 

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models_app.engines import logprobs
+from models_app.engines import grammar, logprobs
 from models_app.engines.grammar import Matcher
 from models_app.engines.llamacpp import Vocabulary
+from models_app.engines.logit_sampler import nucleus
 from models_app.engines.logprobs import TokenLogprob
 from models_app.engines.sampling import SamplingParams, seed_at
 
@@ -101,14 +102,10 @@ class Sampler:
         else:
             self._reseed(seed_at(self._params.seed, position))
         if self._matcher is not None:
-            return self._choose_among(row, self._allowed(self._matcher.mask()))
+            return self._choose_among(row, grammar.allowed_tokens(self._matcher.mask(), self._vocabulary.size))
         if self._cuts_nucleus:
             return self._choose_among(row, nucleus(self._logits(row), self._params.top_p))
         return int(self._lib.llama_sampler_sample(self._chain, self._context, row))  # accepts it, too
-
-    def _allowed(self, mask: bytes) -> NDArray[np.intp]:
-        bits = np.unpackbits(np.frombuffer(mask, np.uint8), count=self._vocabulary.size, bitorder="little")
-        return np.flatnonzero(bits)
 
     def _choose_among(self, row: int, tokens: NDArray[np.intp]) -> int:
         # Laid out as llama_token_data.
@@ -137,14 +134,3 @@ class Sampler:
         if lib.llama_sampler_chain_n(self._chain) > self._filters:
             lib.llama_sampler_free(lib.llama_sampler_chain_remove(self._chain, self._filters))
         self._add(lib.llama_sampler_init_dist(seed))
-
-
-def nucleus(logits: NDArray[np.float32], top_p: float) -> NDArray[np.intp]:
-    """Return the fewest tokens whose probabilities make up `top_p`, at least one, the likeliest first."""
-    weights = np.exp(logits - logits.max())
-    wanted = float(weights.sum()) * top_p
-    # All that are less likely than this have, together, no more than may be left out: they need not be sorted.
-    likely = np.flatnonzero(weights >= weights.sum() * (1 - top_p) / len(weights))
-    ordered = likely[np.argsort(-weights[likely], kind="stable")]
-    reached = np.cumsum(weights[ordered], dtype=np.float64)
-    return ordered[: int(np.searchsorted(reached, wanted)) + 1]

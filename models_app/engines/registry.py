@@ -15,14 +15,6 @@ _MODULES = {
 _PRESENCE: dict[str, Callable[[], str | None]] = {"exllamav2": exllamav2_presence.why_unavailable}
 """What tells, without importing it, why an engine cannot run here, of those that may not be there."""
 
-_LACKS = {"exllamav2": frozenset({"grammar", "logit_bias", "top_logprobs"})}
-"""What requests may hold and an engine refuses."""
-
-
-def lacks(engine: str) -> frozenset[str]:
-    """Return what an engine cannot do of what requests may ask for."""
-    return _LACKS.get(engine, frozenset())
-
 
 def load_engine(spec: ModelSpec, on_progress: Callable[[float], None]) -> Engine:
     """Load a model with the engine it names; `LoadError` where that fails."""

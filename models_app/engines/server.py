@@ -209,8 +209,8 @@ class EngineServer:
         match message.get("op"):
             case "generate" if connection not in self._generations:
                 self._generate(connection, message)
-            case "prepare" if _is_prompt(prompt := message.get("prompt")):
-                self._requests.put(prompt)
+            case "prepare":
+                self._prepare(connection, message.get("prompt"))
             case "cancel" if connection in self._generations:
                 self._cancel(connection)
             case "info":
@@ -228,6 +228,12 @@ class EngineServer:
         self._generations[connection] = generation
         self._used = True
         self._requests.put((generation, request))
+
+    def _prepare(self, connection: Connection, prompt: object) -> None:
+        if isinstance(prompt, list) and all(type(token) is int and token >= 0 for token in prompt):
+            self._requests.put(prompt)
+        else:
+            connection.send(_error("a prompt is a list of token ids"))
 
     def _cancel(self, connection: Connection) -> None:
         generation = self._generations[connection]
@@ -304,10 +310,6 @@ def _end_process(failure: threading.ExceptHookArgs) -> None:
     assert failure.exc_value is not None
     _log.critical("a thread failed", exc_info=failure.exc_value)
     os._exit(1)
-
-
-def _is_prompt(prompt: object) -> bool:
-    return isinstance(prompt, list) and all(type(token) is int and token >= 0 for token in prompt)
 
 
 def _error(message: str) -> dict[str, Any]:

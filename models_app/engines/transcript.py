@@ -49,6 +49,11 @@ class Transcript:
         self.resumed_text = "".join(map(self.append, resumed.tokens, resumed.rows)) if resumed else ""
         """What the resumed tokens had released."""
 
+    @property
+    def room(self) -> int:
+        """How many tokens may still come."""
+        return self._limit - len(self.tokens)
+
     def append(self, token: int, row: int) -> str:
         """Add a token and return the text that it releases: with the last token, also what was held back.
 

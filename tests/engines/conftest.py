@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from models_app.engines import registry
 from models_app.engines.base import EngineAddress, ModelSpec
 from models_app.engines.client import EngineUnavailable, HostClient
 from models_app.engines.llamacpp import Tokenizer, open_tokenizer
 from models_app.engines.llamacpp_context import load
 from models_app.engines.scheduler import SlotScheduler
-from tests.engines.driving import Driver
+from tests.engines import subjects
+from tests.engines.driving import Driver, E
+from tests.engines.subjects import Subject
 from tests.service import REPOSITORY, demo_model, eventually
 
 StartEngine = Callable[..., EngineAddress]
@@ -42,10 +45,26 @@ def engine(spec: ModelSpec) -> Iterator[SlotScheduler]:
 @pytest.fixture
 def driver(engine: SlotScheduler) -> Iterator[Driver]:
     """Drives the shared engine, and leaves it as empty as it was."""
-    assert engine.is_idle
-    driving = Driver(engine)
-    yield driving
-    driving.finish()
+    yield from _driving(engine)
+
+
+@pytest.fixture(scope="module", params=subjects.ENGINES)
+def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
+    """Each engine that this machine can run, for what every engine does."""
+    if request.param == "llamacpp":
+        yield subjects.llamacpp(request.getfixturevalue("engine"), request.getfixturevalue("tokenizer"))
+        return
+    if why := registry.why_unavailable(request.param):
+        pytest.skip(why)
+    loaded = subjects.paper() if request.param == "paper" else subjects.exllamav2(tmp_path_factory.mktemp("exllamav2"))
+    yield loaded
+    loaded.engine.close()
+
+
+@pytest.fixture
+def subject_driver(subject: Subject) -> Iterator[Driver]:
+    """Drives the subject, and leaves it as empty as it was."""
+    yield from _driving(subject.engine)
 
 
 @pytest.fixture
@@ -60,6 +79,13 @@ def shared_engine(spec: ModelSpec, tmp_path_factory: pytest.TempPathFactory) -> 
     """An engine process for tests that leave it as it was."""
     with _starting(spec, tmp_path_factory.mktemp("engine")) as start:
         yield start()
+
+
+def _driving(engine: E) -> Iterator[Driver[E]]:
+    assert engine.is_idle
+    driving = Driver(engine)
+    yield driving
+    driving.finish()
 
 
 @contextmanager

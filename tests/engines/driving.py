@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from models_app.engines import llamacpp
 from models_app.engines.base import Engine, GenerateRequest, ModelSpec, Resume
@@ -15,6 +15,20 @@ from models_app.engines.sampling import SamplingParams
 
 GREEDY = SamplingParams(temperature=0)
 SAMPLED = SamplingParams(temperature=0.9, top_p=0.95, top_k=50, min_p=0.02, frequency_penalty=0.4, seed=2**63 - 1)
+HOT = replace(SAMPLED, temperature=1.8, top_p=1, top_k=0, min_p=0)
+
+# Bounded, so that a small model at a high temperature comes to an end, and has every kind of choice to make.
+PERSON: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 6},
+        "age": {"type": "integer", "minimum": 0, "maximum": 150},
+        "tags": {"type": "array", "items": {"enum": ["kind", "küçük"]}, "maxItems": 1},
+        "home": {"anyOf": [{"type": "null"}, {"const": "東京"}]},
+    },
+    "required": ["name", "age", "tags", "home"],
+    "additionalProperties": False,
+}
 
 
 def chat_prompt(vocabulary: Vocabulary, question: str) -> list[int]:

@@ -21,6 +21,7 @@ from tests.engines import subjects, tiny_model
 from tests.engines.driving import Driver
 
 _REPOSITORY = Path(__file__).parents[2]
+_CONTRACT = ("tests/engines/test_contract.py", "tests/engines/test_contract_choice.py")
 _TOKENS = 256
 _PROMPT = "Tell me about the sea. " * 20
 
@@ -33,7 +34,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="lmsp-gpu-") as directory:
         os.environ.setdefault(subjects.FOLDER, str(tiny_model.build(Path(directory) / "tiny")))
         # In a process of its own: it gives the GPU back before anything is measured.
-        suite = [sys.executable, "-m", "pytest", "tests/engines/test_contract.py", "-k", "exllamav2", "-q"]
+        suite = [sys.executable, "-m", "pytest", *_CONTRACT, "-k", "exllamav2", "-q"]
         passed = subprocess.run(suite, cwd=_REPOSITORY, check=False).returncode == 0
         print(json.dumps({"machine": platform.node(), "contract_suite_passed": passed, **_measure(Path(directory))}))
     sys.exit(0 if passed else 1)

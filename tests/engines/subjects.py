@@ -1,4 +1,7 @@
-"""The engines that this machine can run, each with what the contract suite needs to know of it."""
+"""The engines that this machine can run, each with what the contract suite needs to know of it.
+
+`paper` is what exllamav2's engine does beside its library, over logits that need no GPU.
+"""
 
 import os
 from collections.abc import Callable, Sequence
@@ -7,9 +10,13 @@ from pathlib import Path
 
 from models_app.engines import registry
 from models_app.engines.base import Engine, ModelSpec
+from models_app.engines.exllamav2_loop import DynamicLoop
+from models_app.engines.llamacpp import Tokenizer
 from models_app.engines.transcript import Vocabulary
+from tests.engines.driving import chat_prompt
+from tests.engines.paper import Bytes, PaperRunner, babble
 
-ENGINES = ("llamacpp", "exllamav2")
+ENGINES = ("llamacpp", "paper", "exllamav2")
 FOLDER = "LMSP_TEST_EXL2"
 """Names the folder of a model for exllamav2; without it a tiny one is made."""
 
@@ -33,6 +40,26 @@ class Subject:
     def text(self, tokens: Sequence[int]) -> str:
         """What tokens say."""
         return b"".join(self.vocabulary.piece(token) for token in tokens).decode(errors="replace")
+
+
+def llamacpp(engine: Engine, tokenizer: Tokenizer) -> Subject:
+    """The demo model."""
+    return Subject(
+        engine,
+        tokenizer,
+        lambda question: chat_prompt(tokenizer, question),
+        lambda text: tokenizer.encode(text, add_special=False, parse_special=False),
+        is_exact=True,
+    )
+
+
+def paper() -> Subject:
+    """A model on paper."""
+
+    def encode(text: str) -> list[int]:
+        return list(text.encode())
+
+    return Subject(DynamicLoop(PaperRunner(babble, slots=4)), Bytes(), encode, encode, is_exact=False)
 
 
 def exllamav2(directory: Path) -> Subject:

@@ -3,49 +3,23 @@
 What an engine does besides, such as to continue bit for bit, has tests of its own.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from models_app.engines import registry
 from models_app.engines.base import GenerateRequest, RequestError, Resume
 from models_app.engines.messages import Admitted, Finished, Progress, Tokens
 from models_app.engines.sampling import SamplingParams
-from tests.engines import subjects
-from tests.engines.driving import GREEDY, SAMPLED, Driver, Outcome, assert_continues, chat_prompt
+from tests.engines.driving import GREEDY, SAMPLED, Driver, Outcome, assert_continues
 from tests.engines.subjects import Subject
 
 STORY = "Write a story about a king."
 HELLO = "Write hello in Russian, Chinese and Arabic."
 
 
-@pytest.fixture(scope="module", params=subjects.ENGINES)
-def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
-    if request.param == "llamacpp":
-        tokenizer = request.getfixturevalue("tokenizer")
-        engine = request.getfixturevalue("engine")
-        yield Subject(
-            engine,
-            tokenizer,
-            lambda question: chat_prompt(tokenizer, question),
-            lambda text: tokenizer.encode(text, add_special=False, parse_special=False),
-            is_exact=True,
-        )
-        return
-    if why := registry.why_unavailable(request.param):
-        pytest.skip(why)
-    loaded = subjects.exllamav2(tmp_path_factory.mktemp("exllamav2"))
-    yield loaded
-    loaded.engine.close()
-
-
 @pytest.fixture
-def driver(subject: Subject) -> Iterator[Driver]:
-    assert subject.engine.is_idle
-    driving = Driver(subject.engine)
-    yield driving
-    driving.finish()
+def driver(subject_driver: Driver) -> Driver:
+    return subject_driver
 
 
 def _request(subject: Subject, sampling: SamplingParams = GREEDY, max_tokens: int | None = 24) -> GenerateRequest:
@@ -193,7 +167,8 @@ def test_a_resume_continues_from_every_cut_around_a_stop_text(subject: Subject, 
     request = _request(subject)
     text = driver.run_alone(request).text
     # The first stop text is held back for several tokens and turns out not to come; the second comes.
-    stopping = replace(request, stop=(text[5:25] + "#", text[40:52]))
+    half = len(text) // 2
+    stopping = replace(request, stop=(text[half // 8 : half // 2] + "#", text[half : half + 12]))
     outcome = driver.run_alone(stopping)
     assert outcome.finished.reason == "stop"
     for cut in range(len(outcome.tokens)):

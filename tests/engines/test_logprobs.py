@@ -1,4 +1,7 @@
-"""What an engine says of how likely its tokens were, beside a computation that shares nothing with it."""
+"""What an engine says of how likely its tokens were, beside a computation that shares nothing with it.
+
+What every engine says is in `test_contract_choice.py`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +14,6 @@ from models_app.engines import grammar, llamacpp
 from models_app.engines.base import GenerateRequest, RequestError
 from models_app.engines.llamacpp import Tokenizer
 from models_app.engines.logprobs import MOST
-from models_app.engines.messages import Finished, Tokens
 from tests.engines.driving import GREEDY, SAMPLED, Driver, Outcome, chat_prompt
 from tests.service import demo_model
 
@@ -68,38 +70,7 @@ def test_a_grammar_changes_what_is_chosen_and_not_how_likely_it_was(driver: Driv
     assert first["token"] != likeliest["token"]
 
 
-def test_each_token_of_the_output_has_one_and_its_end_none(driver: Driver, tokenizer: Tokenizer) -> None:
-    request = GenerateRequest(chat_prompt(tokenizer, "What is the capital of France?"), GREEDY, top_logprobs=0)
-    outcome = driver.run_alone(request)
-    assert outcome.finished.reason == "stop"
-    assert b"".join(bytes(one["bytes"]) for one in _said(outcome)).decode() == outcome.text
-    assert all(one["top_logprobs"] == [] for one in _said(outcome))
-    assert all(one["logprob"] <= 0 for one in _said(outcome))
-
-
-def test_nobody_is_told_who_has_not_asked(driver: Driver, tokenizer: Tokenizer) -> None:
-    asked = GenerateRequest(chat_prompt(tokenizer, "Say hello."), GREEDY, max_tokens=6, top_logprobs=2)
-    told, spared = driver.run(asked, replace(asked, top_logprobs=None))
-    assert told.tokens == spared.tokens
-    assert _said(spared) == []
-    assert all(len(m.logprobs) == 1 for m in told.messages if isinstance(m, Tokens | Finished))
-
-
 @pytest.mark.parametrize("top", [-1, MOST + 1])
 def test_no_more_can_be_asked_for_than_there_is_room_for(top: int) -> None:
     with pytest.raises(RequestError, match="top_logprobs"):
         GenerateRequest([1], top_logprobs=top)
-
-
-def test_a_bias_bans_or_demands_a_token(driver: Driver, tokenizer: Tokenizer) -> None:
-    request = GenerateRequest(chat_prompt(tokenizer, "Say hello."), GREEDY, max_tokens=4)
-    first = driver.run_alone(request).tokens[0]
-    banned = driver.run_alone(replace(request, sampling=replace(GREEDY, logit_bias=[(first, -100.0)])))
-    assert first not in banned.tokens
-    demanded = driver.run_alone(replace(request, sampling=replace(GREEDY, logit_bias=[(500, 100.0)])))
-    assert demanded.tokens == [500] * 4
-
-
-def test_a_bias_for_a_token_that_the_model_lacks_is_refused(driver: Driver) -> None:
-    with pytest.raises(RequestError, match="logit_bias"):
-        driver.submit(GenerateRequest([1], replace(GREEDY, logit_bias=[(49152, 1.0)])))

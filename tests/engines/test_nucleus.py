@@ -11,7 +11,7 @@ from models_app.engines import llamacpp
 from models_app.engines.base import ModelSpec
 from models_app.engines.llamacpp import Tokenizer
 from models_app.engines.llamacpp_context import SlotContext
-from models_app.engines.llamacpp_sampler import nucleus
+from models_app.engines.logit_sampler import nucleus
 from tests.engines.driving import chat_prompt
 
 Logits = NDArray[np.float32]

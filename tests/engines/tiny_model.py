@@ -9,6 +9,7 @@ import numpy as np
 
 _WIDTH, _INNER, _LAYERS, _HEADS, _KV_HEADS, _HEAD_WIDTH = 256, 512, 2, 4, 2, 64
 _VOCABULARY = 1024
+_ROWS_WITHOUT_A_TOKEN = 40
 _CONTEXT = 4096
 _BEGIN, _END = "<s>", "</s>"
 
@@ -73,7 +74,7 @@ def _weights(vocabulary: int) -> dict[str, np.ndarray]:
 
 
 def _train_tokenizer(folder: Path) -> int:
-    """Train a byte-level vocabulary on this project's documentation; return how many tokens it has."""
+    """Train a byte-level vocabulary on this project's documentation; return how many rows a model of it has."""
     library: Any = importlib.import_module("tokenizers")
     tokenizer = library.Tokenizer(library.models.BPE())
     tokenizer.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -92,5 +93,5 @@ def _train_tokenizer(folder: Path) -> int:
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {"bos_token": _BEGIN, "eos_token": _END}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    # A multiple of 32, as kernels want it.
-    return -(-int(tokenizer.get_vocab_size()) // 32) * 32
+    # More rows than tokens, as many models have, and no multiple of 32, to which the library fills them up.
+    return int(tokenizer.get_vocab_size()) + _ROWS_WITHOUT_A_TOKEN

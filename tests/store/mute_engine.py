@@ -7,6 +7,7 @@ then on does nothing for it, as a scheduler would that has lost sight of a seque
 import os
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from models_app.engines import wire
@@ -31,6 +32,9 @@ class Mute:
         if self._admits:
             self._said.append((key, Admitted(0)))
             self._said += [(key, Tokens([100 + n], [n and 1], f"word {n} ")) for n in range(self._words)]
+
+    def prepare(self, prompt: Sequence[int]) -> None:
+        """It says nothing."""
 
     def cancel(self, key: int) -> None:
         self._said.append((key, Finished("cancelled", [], [], "")))

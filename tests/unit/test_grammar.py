@@ -6,46 +6,35 @@ import pytest
 
 from models_app.engines import grammar
 from models_app.engines.grammar import Compiler, GrammarError, Matcher
-
-_END, _TAG = 256, 257
-
-
-class _Bytes:
-    """A vocabulary of single bytes, an end token, and a token that has no text."""
-
-    size = 258
-
-    def piece(self, token: int) -> bytes:
-        return bytes([token]) if token < _END else b""
-
-    def name(self, token: int) -> bytes:
-        return b"<|end|>" if token == _END else b"<|tag|>"
-
-    def is_end(self, token: int) -> bool:
-        return token == _END
-
-    def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        assert (add_special, parse_special) == (False, False)
-        return list(text.encode())
+from tests.engines.paper import END, TAG, Bytes
 
 
-class _Blanks(_Bytes):
+class _Blanks(Bytes):
     """Its tokenizer puts a blank before every text, as those of many models do."""
 
     def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         return [ord(" "), *super().encode(text, add_special=add_special, parse_special=parse_special)]
 
 
+class _Names(Bytes):
+    """Its tokenizer cannot read the name of a token as text."""
+
+    def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        if "<|tag|>" in text:
+            raise ValueError
+        return super().encode(text, add_special=add_special, parse_special=parse_special)
+
+
 @pytest.fixture
 def compiler() -> Iterator[Compiler]:
-    compiling = Compiler(_Bytes())
+    compiling = Compiler(Bytes())
     yield compiling
     compiling.close()
 
 
 def _allowed(matcher: Matcher) -> set[int]:
     mask = matcher.mask()
-    return {token for token in range(_Bytes.size) if mask[token // 8] >> token % 8 & 1}
+    return {token for token in range(Bytes.size) if mask[token // 8] >> token % 8 & 1}
 
 
 def _feed(matcher: Matcher, text: str) -> None:
@@ -64,9 +53,9 @@ def test_end_tokens_may_come_where_the_grammar_may_end_and_nowhere_else(compiler
     matcher = compiler.start(grammar.from_regex("ab*"))
     assert _allowed(matcher) == {ord("a")}
     _feed(matcher, "a")
-    assert _allowed(matcher) == {ord("b"), _END}
+    assert _allowed(matcher) == {ord("b"), END}
     _feed(compiled := compiler.start(grammar.from_json_schema({"const": 1})), "1")
-    assert _allowed(compiled) == {_END}
+    assert _allowed(compiled) == {END}
 
 
 def test_a_text_without_alternatives_is_tokenized_without_what_a_tokenizer_adds() -> None:
@@ -75,10 +64,20 @@ def test_a_text_without_alternatives_is_tokenized_without_what_a_tokenizer_adds(
     compiler.close()
 
 
+def test_a_text_that_holds_the_name_of_a_token_is_text() -> None:
+    compiler = Compiler(_Names())
+    matcher = compiler.start(grammar.from_json_schema({"const": "<|tag|>"}))
+    for byte in b'"<|tag|>"':
+        assert _allowed(matcher) == {byte}
+        matcher.accept(byte)
+    assert _allowed(matcher) == {END}
+    compiler.close()
+
+
 def test_tokens_without_text_are_called_by_name(compiler: Compiler) -> None:
     matcher = compiler.start(grammar.from_lark('start: <|tag|> "x"'))
-    assert _allowed(matcher) == {_TAG}
-    matcher.accept(_TAG)
+    assert _allowed(matcher) == {TAG}
+    matcher.accept(TAG)
     assert _allowed(matcher) == {ord("x")}
 
 
