@@ -9,7 +9,7 @@ BOOTSTRAP := $(PYTHON) -m lmsp_site.bootstrap
 MANAGE := LMSP_DATA_DIR=.cache/check-data $(VENV_PYTHON) manage.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test soak check format bench screenshots prepare clean
+.PHONY: help run test soak check format bench bench-plots screenshots prepare clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ format: prepare ## Format the code and apply the safe fixes
 
 bench: prepare ## Measure the service
 	@exec $(VENV_PYTHON) -m bench $(ARGS)
+
+bench-plots: prepare ## Draw how costs grow: make bench-plots OUTCOME=FILE, the JSON of a bench
+	@exec $(VENV_PYTHON) -m bench.plots "$(OUTCOME)" docs/figures
 
 screenshots: prepare ## Take the pictures of the admin that the documentation shows
 	@exec $(VENV_PYTHON) -m bench.screenshots

@@ -33,6 +33,7 @@ def main() -> None:
         samples=arguments.samples,
         patience=arguments.patience,
         purge_seconds=arguments.purge_seconds,
+        growth_steps=arguments.growth_steps,
     )
     try:
         outcome = _measure(options, arguments.only or list(measurements.ALL))
@@ -78,6 +79,7 @@ def _parse_arguments() -> argparse.Namespace:
     add("--rounds", type=int, default=5, help="rounds of each comparison of speeds")
     add("--samples", type=int, default=20, help="samples of the first token")
     add("--purge-seconds", type=float, default=60.0, help="after which the purge is broken off; 900 lets it end")
+    add("--growth-steps", type=int, default=4, choices=(2, 3, 4), help="sizes that growth is measured at")
     add("--patience", type=float, default=0.0, help="seconds for which each comparison waits for a quiet machine")
     return parser.parse_args()
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from bench import processes
 from bench.processes import Process
+from bench.service import Service
 from bench.subjects import Subjects
 
 QUIET_CORES = 0.1
@@ -45,19 +46,26 @@ class Cost:
         return self.foreign > QUIET_CORES * self.seconds + _GRAIN
 
 
-def accounted(subjects: Subjects, act: Callable[[], T]) -> tuple[T, Cost]:
-    """Let one side have its turn, and return what it did and what that cost everybody."""
-    before, raw = subjects.service.processes(), subjects.raw_cpu()
+def accounted(subjects: Subjects, act: Callable[[], T], service: Service | None = None) -> tuple[T, Cost]:
+    """Let one side have its turn, and return what it did and what that cost everybody.
+
+    Args:
+        subjects: what is measured.
+        act: the turn.
+        service: another one that has it.
+    """
+    service = service or subjects.service
+    before, raw = service.processes(), subjects.raw_cpu()
     client, machine = time.process_time(), processes.machine_cpu()
     began = time.perf_counter()
     result = act()
     seconds = time.perf_counter() - began
     machine, client = processes.machine_cpu() - machine, time.process_time() - client
     raw = subjects.raw_cpu() - raw
-    after = subjects.service.processes()
-    used = _grown(before, after, "cpu")
+    after = service.processes()
+    used = grown(before, after, "cpu")
     foreign = max(machine - client - raw - sum(used.values()), 0.0)
-    return result, Cost(seconds, used, _grown(before, after, "waits"), client, raw, foreign)
+    return result, Cost(seconds, used, grown(before, after, "waits"), client, raw, foreign)
 
 
 def wait_for_quiet(deadline: float) -> None:
@@ -97,6 +105,7 @@ def _cores(turns: Sequence[Cost], used: Sequence[float]) -> float:
     return round(sum(used) / sum(cost.seconds for cost in turns), 3)
 
 
-def _grown(before: list[Process], after: list[Process], field: str) -> dict[str, float]:
+def grown(before: list[Process], after: list[Process], field: str) -> dict[str, float]:
+    """Return by how much one field of the processes has grown, over each role."""
     had = processes.by_role(before, field)
     return {role: value - had.get(role, 0.0) for role, value in processes.by_role(after, field).items()}

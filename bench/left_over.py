@@ -108,6 +108,14 @@ def accept(client: Client, policy: RestartPolicy) -> Task:
     return task
 
 
+def begin(client: Client, policy: RestartPolicy) -> lifecycle.Run:
+    """Accept a task and claim it in one transaction, so that no worker of a running service can be faster."""
+    with transaction.atomic():
+        run = lifecycle.claim(accept(client, policy), "worker-bench", "job", loaded=True)
+    assert run is not None
+    return run
+
+
 def _leave(client: Client, status: Status, policy: RestartPolicy) -> str:
     """Leave a task as the end of its worker does; some have a caller that would ask again by its key."""
     task = accept(client, policy)

@@ -43,12 +43,10 @@ def let_go() -> None:
 
 def _finished(client: Client) -> str:
     """Make a task with the events and the journal of a long answer, and let it have finished a while ago."""
-    task = left_over.accept(client, RestartPolicy.RESUME)
-    run = lifecycle.claim(task, "worker-bench", "job", loaded=True)
-    assert run is not None
-    output = Output(task.id)
+    run = left_over.begin(client, RestartPolicy.RESUME)
+    output = Output(run.task_id)
     for position in range(_DELTAS):
         lifecycle.append(run, position, [position], [1], output.write(" word"))
     lifecycle.complete(run, _DELTAS, [], [], output.close("completed"), output, None)
-    Task.objects.filter(pk=task.pk).update(finished_at=lifecycle.now() - _AGE)
-    return task.id
+    Task.objects.filter(pk=run.task_id).update(finished_at=lifecycle.now() - _AGE)
+    return run.task_id

@@ -20,12 +20,16 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process at one moment. `cpu` in seconds, memory in bytes; `waits`: how often it went to sleep."""
+    """One process at one moment.
+
+    `cpu` in seconds, memory in bytes; `waits`: how often it went to sleep; `written`: bytes that it has sent to a disk.
+    """
 
     pid: int
     role: str
     cpu: float
     waits: int
+    written: int
     pss: int
     rss: int
 
@@ -81,7 +85,9 @@ def _read(directory: Path, *, memory: bool) -> Process:
     command = (directory / "cmdline").read_bytes().decode("utf-8", "replace")
     role = next((role for part, role in _ROLES.items() if part in command), "other")
     sizes = _memory(directory) if memory else {}
-    return Process(pid, role, cpu_of(pid), _waits(directory), sizes.get("Pss", 0), sizes.get("Rss", 0))
+    return Process(
+        pid, role, cpu_of(pid), _waits(directory), _written(directory), sizes.get("Pss", 0), sizes.get("Rss", 0)
+    )
 
 
 def _waits(directory: Path) -> int:
@@ -92,6 +98,15 @@ def _waits(directory: Path) -> int:
             if line.startswith("voluntary_ctxt_switches"):
                 count += int(line.split()[1])
     return count
+
+
+def _written(directory: Path) -> int:
+    """Return 0 where the kernel does not count it."""
+    try:
+        lines = (directory / "io").read_text().splitlines()
+    except FileNotFoundError:
+        return 0
+    return int(dict(line.split(": ") for line in lines)["write_bytes"])
 
 
 def _memory(directory: Path) -> dict[str, int]:

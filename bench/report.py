@@ -5,6 +5,7 @@ from typing import Any
 
 from bench import machine
 from bench.findings import Finding
+from bench.growth import series
 from bench.subjects import Subjects
 
 _BUSY = 0.1
@@ -49,7 +50,7 @@ def summary(subjects: Subjects, findings: Sequence[Finding]) -> dict[str, Any]:
 
 def _row(found: Finding) -> tuple[str, ...]:
     unit = f" {found.unit}" if found.unit else " of raw"
-    digits = 1 if found.unit else 3
+    digits = {"": 3, series.UNIT: 2}.get(found.unit, 1)
     target = "" if found.target is None else f"{'≤' if found.is_ceiling else '≥'} {found.target:g}"
     columns = (*found.columns, "", "", "")[:3]
     verdict = {True: "met", False: "missed", None: ""}[found.is_met]

@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -107,6 +108,18 @@ class Service:
     def processes(self, *, memory: bool = False) -> list[processes.Process]:
         """Return the service's processes as they are now."""
         return processes.of_service(self.data_dir, memory=memory)
+
+    @contextmanager
+    def workers_stopped(self) -> Iterator[None]:
+        """Stop the workers, for less time than after which the service replaces one that hangs."""
+        workers = [process.pid for process in self.processes() if process.role == "workers"]
+        for pid in workers:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in workers:
+                os.kill(pid, signal.SIGCONT)
 
     def manage(self, *arguments: str, timeout: float = _COMMAND_TIMEOUT) -> dict[str, Any]:
         """Run a command beside the service and return its JSON object.

@@ -1,7 +1,8 @@
 """A task whose events are written at a steady pace, by the product's own functions, in a process of their own.
 
-To be imported when Django is set up, with ``LMSP_DATA_DIR`` that of a running service. It talks in lines: the task's
-id; then, for each line it is told, the moments of the commits.
+To be imported when Django is set up, with ``LMSP_DATA_DIR`` that of a running service. It talks in lines: the ids
+of the task and its response; then, for each line it is told, the moments of the commits and how long the
+transactions took.
 """
 
 import json
@@ -26,13 +27,13 @@ _BATCH = 5_000
 def main() -> None:
     """Make a task that runs, and do as told: ``EVENTS RATE`` writes so many events, so many a second; 0 at once."""
     run = _run_a_task()
-    print(json.dumps({"task_id": run.task_id}), flush=True)
+    print(json.dumps({"task_id": run.task_id, "response_id": responses.id_for(run.task_id)}), flush=True)
     written = 0
     for line in sys.stdin:
         events, rate = map(int, line.split())
-        commits = _write(run, written, events, rate) if rate else _write_at_once(run, events)
+        commits, took = _write(run, written, events, rate) if rate else _write_at_once(run, events)
         written += events if rate else 0
-        print(json.dumps({"commits": commits, "cpu_seconds": sum(os.times()[:2])}), flush=True)
+        print(json.dumps({"commits": commits, "took_ms": took, "cpu_seconds": sum(os.times()[:2])}), flush=True)
     lifecycle.fail(run.task_id, "bench", "It is over.")
 
 
@@ -54,24 +55,31 @@ def _run_a_task() -> Run:
     return run
 
 
-def _write(run: Run, position: int, events: int, rate: int) -> dict[int, int]:
-    """Commit one event after the other; return when each was committed, in nanoseconds, by its number."""
+def _write(run: Run, position: int, events: int, rate: int) -> tuple[dict[int, int], list[float]]:
+    """Commit one event after the other.
+
+    Returns:
+        When each was committed, in nanoseconds, by its number; and how many milliseconds each transaction took.
+    """
     commits: dict[int, int] = {}
+    took: list[float] = []
     number = Task.objects.values_list("last_sequence_number", flat=True).get(pk=run.task_id)
     due = time.monotonic()
     for index in range(events):
         number += 1
+        began = time.perf_counter()
         with transaction.atomic():
             # Before those who wait are told.
             transaction.on_commit(lambda number=number: commits.setdefault(number, time.monotonic_ns()))  # type: ignore[misc]
             lifecycle.append(run, position + index, [7], [1], [Event(EventType.OUTPUT_TEXT_DELTA, _DELTA)])
+        took.append(1000 * (time.perf_counter() - began))
         ownership.beat()
         due += 1 / rate
         time.sleep(max(due - time.monotonic(), 0))
-    return commits
+    return commits, took
 
 
-def _write_at_once(run: Run, events: int) -> dict[int, int]:
+def _write_at_once(run: Run, events: int) -> tuple[dict[int, int], list[float]]:
     """Make the log longer, as fast as it goes."""
     data = event_log.encode(_DELTA)
     left = events
@@ -86,4 +94,4 @@ def _write_at_once(run: Run, events: int) -> dict[int, int]:
             )
         ownership.beat()
         left -= rows
-    return {}
+    return {}, []

@@ -29,6 +29,7 @@ class Options:
         samples: how often that of first tokens is.
         patience: seconds for which each comparison waits for a quiet machine, and repeats what others disturbed.
         purge_seconds: after which a purge is broken off.
+        growth_steps: at how many sizes growth is measured, each ten times the one before.
     """
 
     model: Path
@@ -39,6 +40,7 @@ class Options:
     samples: int
     patience: float
     purge_seconds: float
+    growth_steps: int
 
 
 class Subjects:

@@ -105,7 +105,8 @@ class Task(models.Model):
     """One accepted request. ``lifecycle`` alone changes its state."""
 
     id = models.CharField(primary_key=True, max_length=_ID_LENGTH, default=_task_id, editable=False)
-    client = models.ForeignKey(Client, on_delete=models.PROTECT, related_name="tasks")
+    # Without an index of its own: ``tasks_of_client`` begins with the client.
+    client = models.ForeignKey(Client, on_delete=models.PROTECT, related_name="tasks", db_index=False)
     status = models.CharField(max_length=10, choices=_STATUS_CHOICES, default=Status.QUEUED, db_default=Status.QUEUED)
     on_restart = models.CharField(
         max_length=6, choices=RestartPolicy, default=RestartPolicy.RESUME, db_default=RestartPolicy.RESUME
@@ -231,7 +232,8 @@ class Response(models.Model):
 class IdempotencyKey(models.Model):
     """A client's key for one request: the same key finds the same task."""
 
-    client = models.ForeignKey(Client, on_delete=models.CASCADE, related_name="idempotency_keys")
+    # Without an index of its own: ``one_request_per_idempotency_key`` begins with the client.
+    client = models.ForeignKey(Client, on_delete=models.CASCADE, related_name="idempotency_keys", db_index=False)
     endpoint = models.CharField(max_length=100)
     key = models.CharField(max_length=255)
     request_digest = models.CharField(max_length=64, help_text="SHA-256 of the canonical JSON, hexadecimal.")

@@ -13,6 +13,7 @@ from bench.measurements import (
     authentication,
     backup,
     first_token,
+    growth,
     loading,
     mask_cost,
     memory,
@@ -21,6 +22,7 @@ from bench.measurements import (
     purge,
     recovery,
     rivals,
+    stored_bytes,
     streams,
     tool_parsing,
 )
@@ -41,6 +43,8 @@ ALL: dict[str, Callable[[Subjects], list[Finding]]] = {
     "purge": purge.measure,
     "streams": streams.measure,
     "loading": loading.measure,
+    "growth": growth.measure,
+    "stored_bytes": stored_bytes.measure,
     "admin": admin.measure,
     # Last, when the service has worked and nothing else needs to run any more.
     "memory": memory.measure,

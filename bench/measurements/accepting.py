@@ -1,15 +1,11 @@
 """How many tasks a second are accepted, beside the least that Django REST framework could do for each."""
 
-import os
-import signal
 import statistics
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from bench import bare, posting
 from bench.findings import Finding, spread
-from bench.service import MODEL, Service, in_django
+from bench.service import MODEL, in_django
 from bench.subjects import Subjects
 
 _CONNECTIONS = 8
@@ -27,7 +23,7 @@ def measure(subjects: Subjects) -> list[Finding]:
     with bare.BareServer() as server:
 
         def accept() -> None:
-            with _standing_still(service):
+            with service.workers_stopped():
                 ours.append(_posted(service.address, "/v1/tasks", service.token))
                 in_django(service.data_dir, "left_over", "cancel_queued()")
 
@@ -65,16 +61,3 @@ def measure(subjects: Subjects) -> list[Finding]:
 
 def _posted(address: tuple[str, int], path: str, token: str) -> list[float]:
     return posting.posted(address, path, token, {"model": MODEL, **_BODY}, connections=_CONNECTIONS, seconds=_SECONDS)
-
-
-@contextmanager
-def _standing_still(service: Service) -> Iterator[None]:
-    """Stop the workers, for less time than after which the service replaces one that hangs."""
-    workers = [process.pid for process in service.processes() if process.role == "workers"]
-    for pid in workers:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in workers:
-            os.kill(pid, signal.SIGCONT)

@@ -1,12 +1,10 @@
 """How long the pages of the admin take with a million tasks in the database."""
 
-import http.client
 import sqlite3
-import time
 from contextlib import closing
 from urllib.parse import quote
 
-from bench import processes
+from bench import asking, processes
 from bench.findings import Finding, spread
 from bench.service import Service, in_django
 from bench.subjects import Subjects
@@ -59,16 +57,8 @@ def measure(subjects: Subjects) -> list[Finding]:
 
 
 def _times(service: Service, session: str, path: str) -> dict[str, float]:
-    taken = []
     before = _cpu(service)
-    for _ in range(_SAMPLES):
-        with closing(http.client.HTTPConnection(*service.address, timeout=60)) as connection:
-            began = time.perf_counter()
-            connection.request("GET", path, headers={"Cookie": f"sessionid={session}"})
-            answer = connection.getresponse()
-            answer.read()
-            taken.append((time.perf_counter() - began) * 1000)
-            assert answer.status == http.client.OK, (path, answer.status)
+    taken = asking.times(service.address, path, {"Cookie": f"sessionid={session}"}, _SAMPLES)
     return {**spread(taken, 1), "cpu": round((_cpu(service) - before) * 1000 / _SAMPLES, 1)}
 
 

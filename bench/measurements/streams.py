@@ -1,22 +1,14 @@
 """How late events come to those who follow a log, how long a replay takes, and what idle streams cost."""
 
-import json
-import statistics
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
 
-from bench import costs
+from bench import costs, followed
 from bench.findings import Finding
-from bench.service import REPOSITORY, ServiceError
-from bench.stream_readers import Readers
+from bench.followed import OPENING_EVENTS, Writer
 from bench.subjects import Subjects
 
-_PROGRAM = "import django; django.setup(); from bench import stream_writer; stream_writer.main()"
 _SECONDS = 5
 _REPLAYED = 100_000
 _IDLE = 1_000
@@ -35,78 +27,21 @@ def measure(subjects: Subjects) -> list[Finding]:
     return findings + [_replay(subjects, name, websocket=websocket) for name, websocket in _TRANSPORTS.items()]
 
 
-class _Writer:
-    """The process that writes."""
-
-    def __init__(self, subjects: Subjects) -> None:
-        self._environment = subjects.service.environment | {"DJANGO_SETTINGS_MODULE": "lmsp_site.settings"}
-        self.cpu = 0.0
-
-    def __enter__(self) -> Self:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM],
-            cwd=REPOSITORY,
-            env=self._environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.task_id: str = self._line()["task_id"]
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.communicate(timeout=30)
-
-    def begin(self, events: int, rate: int) -> None:
-        """Have it write so many events, so many a second; 0: as fast as it goes."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{events} {rate}\n")
-        self._process.stdin.flush()
-
-    def commits(self) -> dict[int, int]:
-        """Wait until they are written, and return when each was committed."""
-        done = self._line()
-        self.cpu, before = done["cpu_seconds"], self.cpu
-        self.spent = self.cpu - before
-        return {int(number): moment for number, moment in done["commits"].items()}
-
-    def _line(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise ServiceError("the writer of events has ended")
-        found: dict[str, Any] = json.loads(line)
-        return found
-
-
-def _readers(subjects: Subjects, writer: _Writer, count: int, *, websocket: bool, after: int = -1) -> Readers:
-    service = subjects.service
-    return Readers(service.address, service.token, writer.task_id, count, websocket=websocket, after=after)
-
-
 def _latency(
     subjects: Subjects, transport: str, *, readers: int, rate: int, websocket: bool, targets: bool
 ) -> list[Finding]:
-    events = rate * _SECONDS
-    with _Writer(subjects) as writer, _readers(subjects, writer, readers, websocket=websocket) as all_readers:
-        all_readers.read_until(2)
-        all_readers.arrivals.clear()
-        writer.begin(events, rate)
-        _, cost = costs.accounted(subjects, lambda: all_readers.read_until(2 + events))
-        commits = writer.commits()
-    late = sorted((moment - commits[number]) / 1e6 for number, moment in all_readers.arrivals)
-    p50, p99 = statistics.median(late), late[len(late) * 99 // 100]
-    web = cost.service.get("web", 0.0)
+    service = subjects.service
+    with Writer(service) as writer, followed.readers(service, writer, readers, websocket=websocket) as all_readers:
+        all_readers.read_until(OPENING_EVENTS - 1)
+        came = followed.deliver(subjects, writer, all_readers, rate * _SECONDS, rate)
     detail = {
         "readers": readers,
         "events_per_second": rate,
-        "deliveries": len(late),
-        "most_ms": round(late[-1], 2),
-        "web_microseconds_per_delivery": round(web / len(late) * 1e6, 1),
-        "client_cores": round(cost.client / cost.seconds, 3),
-        "foreign_cores": {"service": round(max(cost.foreign - writer.spent, 0.0) / cost.seconds, 3)},
+        "deliveries": len(came.late),
+        "most_ms": round(came.late[-1], 2),
+        "web_microseconds_per_delivery": round(came.web_microseconds, 1),
+        "client_cores": round(came.cost.client / came.cost.seconds, 3),
+        "foreign_cores": {"service": round(came.foreign_cores, 3)},
     }
     return [
         Finding(
@@ -116,21 +51,22 @@ def _latency(
             "ms",
             ceiling if targets else None,
             is_ceiling=True,
-            columns=(f"web {web / len(late) * 1e6:.0f} µs each", "", f"up to {late[-1]:.1f} ms"),
+            columns=(f"web {came.web_microseconds:.0f} µs each", "", f"up to {came.late[-1]:.1f} ms"),
             detail=detail,
         )
-        for percentile, value, ceiling in (("p50", p50, _P50_CEILING_MS), ("p99", p99, _P99_CEILING_MS))
+        for percentile, value, ceiling in (("p50", came.p50, _P50_CEILING_MS), ("p99", came.p99, _P99_CEILING_MS))
     ]
 
 
 def _replay(subjects: Subjects, transport: str, *, websocket: bool) -> Finding:
-    with _Writer(subjects) as writer:
+    service = subjects.service
+    with Writer(service) as writer:
         writer.begin(_REPLAYED, 0)
         writer.commits()
-        before = _web_megabytes(subjects)
-        with _readers(subjects, writer, 1, websocket=websocket) as reader:
-            _, cost = costs.accounted(subjects, lambda: reader.read_until(2 + _REPLAYED))
-        grown = _web_megabytes(subjects) - before
+        before = followed.web_megabytes(service)
+        with followed.readers(service, writer, 1, websocket=websocket) as reader:
+            _, cost = costs.accounted(subjects, lambda: reader.read_until(OPENING_EVENTS - 1 + _REPLAYED))
+        grown = followed.web_megabytes(service) - before
     return Finding(
         f"replay_{transport}",
         f"replay of {_REPLAYED:,} events, {transport}",
@@ -148,12 +84,13 @@ def _replay(subjects: Subjects, transport: str, *, websocket: bool) -> Finding:
 
 
 def _idle(subjects: Subjects, transport: str, *, websocket: bool) -> Finding:
+    service = subjects.service
     with ExitStack() as stack:
-        writer = stack.enter_context(_Writer(subjects))
-        before = _web_megabytes(subjects)
-        readers = stack.enter_context(_readers(subjects, writer, _IDLE, websocket=websocket))
-        readers.read_until(2)
-        kilobytes = (_web_megabytes(subjects) - before) * 1024 / _IDLE
+        writer = stack.enter_context(Writer(service))
+        before = followed.web_megabytes(service)
+        readers = stack.enter_context(followed.readers(service, writer, _IDLE, websocket=websocket))
+        readers.read_until(OPENING_EVENTS - 1)
+        kilobytes = (followed.web_megabytes(service) - before) * 1024 / _IDLE
         _, cost = costs.accounted(subjects, lambda: time.sleep(_SECONDS))
         threads, files = _web_count(subjects, "task"), _web_count(subjects, "fd")
     web = cost.service.get("web", 0.0) / cost.seconds
@@ -172,7 +109,3 @@ def _idle(subjects: Subjects, transport: str, *, websocket: bool) -> Finding:
 def _web_count(subjects: Subjects, of: str) -> int:
     pids = [one.pid for one in subjects.service.processes() if one.role == "web"]
     return sum(len(list(Path(f"/proc/{pid}/{of}").iterdir())) for pid in pids)
-
-
-def _web_megabytes(subjects: Subjects) -> float:
-    return sum(one.rss for one in subjects.service.processes(memory=True) if one.role == "web") / (1 << 20)

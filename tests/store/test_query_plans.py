@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,3 +108,23 @@ def test_what_has_no_index_is_noticed(used: Client) -> None:
         assert not Task.objects.filter(error_message="nobody looks for this").exists()
         Task.objects.order_by().filter(events__data="nor for this").count()
     assert len(scans(found)) == 2
+
+
+def test_no_index_is_the_beginning_of_another(database: Path) -> None:
+    """One that is would be written with every row and save nothing."""
+    found = []
+    with connection.cursor() as cursor:
+        for table in connection.introspection.table_names(cursor):
+            if not table.startswith(("tasks", "task_", "responses", "idempotency_keys", "usage", "statistics")):
+                continue
+            cursor.execute("SELECT name FROM pragma_index_list(%s) WHERE NOT partial", [table])
+            indexes = {}
+            for (name,) in cursor.fetchall():
+                cursor.execute("SELECT name FROM pragma_index_info(%s) ORDER BY seqno", [name])
+                indexes[name] = [column for (column,) in cursor.fetchall()]
+            found += [
+                (name, other)
+                for (name, columns), (other, longer) in permutations(indexes.items(), 2)
+                if longer[: len(columns)] == columns
+            ]
+    assert found == []

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from bench import findings, prompts, report, stalls
+from bench import findings, plots, prompts, report, stalls, table_sizes
 from bench.client import Answer, CallError
 from bench.findings import Finding
+from bench.growth.series import LINEAR, Series, exponent
 from bench.raw import PROGRAM, RawLoop
 from tests.service import eventually
 
@@ -168,6 +169,72 @@ class TestAFinding:
 
     def test_the_spread_is_told_with_the_median(self) -> None:
         assert findings.spread([3, 1, 2]) == {"median": 2, "least": 1, "most": 3}
+
+
+class TestGrowth:
+    @pytest.mark.parametrize("power", [-0.5, 0, 1, 2])
+    def test_the_exponent_is_the_power_of_the_size(self, power: float) -> None:
+        assert exponent([(size, 3 * size**power) for size in (1_000, 10_000, 100_000)]) == pytest.approx(power)
+
+    def test_every_point_counts(self) -> None:
+        assert exponent([(1, 1), (10, 100), (100, 10)]) == pytest.approx(0.5)
+
+    @pytest.mark.parametrize("points", [[], [(10, 1.0)], [(10, 1.0), (10, 2.0)], [(10, 1.0), (100, 0.0)]])
+    def test_what_has_no_logarithm_or_one_size_has_no_exponent(self, points: list[tuple[float, float]]) -> None:
+        with pytest.raises(ValueError, match="above zero at two sizes"):
+            exponent(points)
+
+    def test_its_finding_has_the_points(self) -> None:
+        points = [(10, 1.0), (100, 20.0)]
+        found = Series("x", "reading", "pages", "ms", points, LINEAR).finding(seconds=1.0, foreign_cores=0.0)
+
+        assert found.is_met is False
+        assert found.to_dict()["growth"]["points"] == [[10, 1.0], [100, 20.0]]
+        assert "1.30 exponent" in report.line(found)
+
+
+def outcome_of_growth() -> dict[str, Any]:
+    series = [
+        Series("a", "reading", "pages kept", "ms", [(10, 1.5), (100, 14.0), (1000, 160.0)], LINEAR),
+        Series("b", "finding one", "pages kept", "ms", [(10, 1.0), (100, 1.0), (1000, 1.0)], LINEAR),
+        Series("c", "memory", "readers", "kB", [(1, 40.0), (10, 400.0)], LINEAR),
+    ]
+    found = {each.name: each.finding(seconds=1.0, foreign_cores=0.0).to_dict() for each in series}
+    return {"findings": {**found, "other": Finding("other", "x", 1, "", 1, is_ceiling=False).to_dict()}}
+
+
+class TestPlots:
+    def test_there_is_a_figure_for_each_kind_of_size(self, tmp_path: Path) -> None:
+        files = plots.draw(outcome_of_growth(), tmp_path / "figures")
+
+        assert [file.name for file in files] == ["growth_pages_kept.svg", "growth_readers.svg"]
+        drawn = files[0].read_text()
+        assert all(f">{text}<" in drawn for text in ("pages kept", "ms", "reading (+1.01)", "finding one (+0.00)"))
+
+    def test_the_same_figures_make_the_same_files(self, tmp_path: Path) -> None:
+        first, second = (plots.draw(outcome_of_growth(), tmp_path / name) for name in ("first", "second"))
+
+        assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
+
+    def test_without_growth_it_says_how_to_measure_it(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match="--only growth"):
+            plots.draw({"findings": {}}, tmp_path)
+
+
+class TestTableSizes:
+    def test_an_index_counts_to_its_table_and_what_has_not_grown_is_left_out(self, tmp_path: Path) -> None:
+        database = tmp_path / "db.sqlite3"
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("CREATE TABLE kept (value TEXT UNIQUE)")
+            connection.execute("CREATE TABLE empty (value TEXT)")
+            before = table_sizes.read(database)
+            with connection:
+                connection.executemany("INSERT INTO kept VALUES (?)", [(f"{n:01000d}",) for n in range(100)])
+            grown = table_sizes.grown(before, table_sizes.read(database))
+
+        assert list(grown) in (["kept"], [table_sizes.ALL])
+        # The rows and the entries of the index, each with a thousand bytes of its own.
+        assert sum(grown.values()) > 200_000
 
 
 def test_no_two_prompts_begin_alike() -> None:
