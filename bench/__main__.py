@@ -17,6 +17,7 @@ from bench.raw import RawLoopError
 from bench.service import REPOSITORY, ServiceError
 from bench.subjects import Options, Subjects
 from lmsp_site.bootstrap import demo_model
+from models_app.engines.cores import default_threads
 
 
 def main() -> None:
@@ -50,7 +51,8 @@ def _measure(options: Options, names: list[str]) -> dict[str, object]:
     with tempfile.TemporaryDirectory(prefix="lmsp-bench-") as directory:
         _say("Starting the service …")
         with Subjects(options, Path(directory)) as subjects:
-            _say(f"{options.model.name}, {subjects.engine['threads']} threads, {options.max_running} at once")
+            threads = options.threads or "measured"
+            _say(f"{options.model.name}, threads: {threads}, {options.max_running} at once")
             for name in names:
                 began = time.monotonic()
                 found = measurements.ALL[name](subjects)
@@ -73,7 +75,12 @@ def _parse_arguments() -> argparse.Namespace:
     add("--only", action="append", choices=list(measurements.ALL), help="measure this alone; may be repeated")
     add("--output", type=Path, help="a file for the JSON, besides stdout")
     add("--model", type=Path, default=demo_model.path(REPOSITORY / ".cache"), help="a GGUF file; the demo model")
-    add("--threads", type=int, default=0, help="of the engine, and so of the raw loop; 0: the service's choice")
+    add(
+        "--threads",
+        type=int,
+        default=default_threads(),
+        help="of all sides; all cores but one. 0: the service chooses while it works, the others have all cores",
+    )
     add("--max-running", type=int, default=4, help="tasks that the service runs at once; 8 measures 8 at once, too")
     add("--tokens", type=int, default=192, help="tokens of each response")
     add("--rounds", type=int, default=5, help="rounds of each comparison of speeds")

@@ -81,15 +81,20 @@ class Subjects:
         self._stack.__exit__(kind, error, trace)
 
     @property
+    def threads(self) -> int:
+        """What is compared with the service has so many."""
+        return self.options.threads or usable_cores()
+
+    @property
     def raw(self) -> RawLoop:
-        """The raw loop with as many threads as the service's engine has."""
-        return self._raw_loop(self.engine["threads"]["settled"])
+        """The raw loop with as many threads as the engine has, or with all cores where that chooses."""
+        return self._raw_loop(self.threads)
 
     @property
     def raw_on_all_cores(self) -> RawLoop | None:
-        """The raw loop with a thread for each core; None where that is what the engine has."""
+        """The raw loop with a thread for each core; None where the other one has as many."""
         cores = usable_cores()
-        return self._raw_loop(cores) if cores != self.engine["threads"]["settled"] else None
+        return self._raw_loop(cores) if cores != self.threads else None
 
     def raw_cpu(self) -> float:
         """Return the processor time that the raw loops have used, in seconds."""

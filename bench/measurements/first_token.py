@@ -7,7 +7,7 @@ from bench.findings import Finding, spread
 from bench.subjects import Subjects
 
 _TOKENS = 8
-_CEILING_MS = 25.0
+_CEILING_MS = 10.0
 
 
 def measure(subjects: Subjects) -> list[Finding]:

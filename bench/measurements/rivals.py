@@ -34,7 +34,7 @@ def measure(subjects: Subjects) -> list[Finding]:
                 Rival(
                     name,
                     subjects.service.model_file,
-                    threads=engine["threads"]["settled"],
+                    threads=subjects.threads,
                     parallel=options.max_running,
                     context_length=engine["context_length"],
                 )
