@@ -27,7 +27,7 @@ _MODEL = "smollm2-135m-instruct"
 _DESK: ViewportSize = {"width": 1280, "height": 1060}
 _PHONE: ViewportSize = {"width": 390, "height": 844}
 # A list is the same all the way down.
-_TALLEST = {"admin_tasks": 800, "admin_pairings_dark": 420, "admin_model": 850, "admin_client": 900}
+_TALLEST = {"admin_tasks": 800, "admin_audit": 520, "admin_pairings_dark": 420, "admin_model": 850, "admin_client": 900}
 _MOST_BYTES = 200_000
 _PATIENCE_SECONDS = 60.0
 _MODEL_PAGE = f"/admin/models_app/languagemodel/{_MODEL}/change/"
@@ -73,6 +73,7 @@ def _take(browser: Browser, service: Service, session: str, task_id: str) -> Non
         _shoot(page, service, "/admin/", "admin_dashboard", ".card .number")
         _shoot(page, service, "/admin/tasks_app/task/", "admin_tasks", "[data-row]")
         _shoot(page, service, client, "admin_client", "#plot-usage")
+        _shoot(page, service, "/admin/lmsp_site/auditentry/", "admin_audit", "#result_list")
     with _page(browser, service, session, _PHONE, "dark") as page:
         _shoot(page, service, task, "admin_task_phone", "#text")
     with _page(browser, service, session, _PHONE, "light") as page:

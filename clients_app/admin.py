@@ -8,7 +8,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
-from django.db.models import SET_NULL, Model
+from django.db.models import Model
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST
 from clients_app import limits, managing, scopes
 from clients_app.models import CannotRotate, Client, ClientQuerySet
 from clients_app.pairing.admin import PairingAdmin
-from lmsp_site.admin import AuditedAdmin
+from lmsp_site.admin_tables import AuditedAdmin
 from lmsp_site.audit_log import Action, Actor
 
 __all__ = ["ClientAdmin", "PairingAdmin"]
@@ -26,6 +26,8 @@ __all__ = ["ClientAdmin", "PairingAdmin"]
 _OVERLAPS = {"0": timedelta(0), "3600": timedelta(hours=1), "86400": timedelta(days=1)}
 _OVERLAP = _OVERLAPS["3600"]
 _CHANGE = "clients_app.change_client"
+_DELETE = "clients_app.delete_client"
+_LIST = "admin:clients_app_client_changelist"
 
 
 class ClientForm(forms.ModelForm):
@@ -51,7 +53,12 @@ class ClientAdmin(AuditedAdmin):
     list_display: tuple[str, ...] = ("name", "id", "scopes", "state", "created_at", "last_used_at", "expires_at")
     search_fields = ("id", "name")
     readonly_fields = ("id", "state", "created_at", "last_used_at", "previous_token_until", "revoked_at")
-    actions = ("rotate_token", "revoke")
+    actions = ("rotate_token", "revoke", "remove")
+    search_help_text = "A part of a name or of an id"
+    nothing_yet = (
+        "No program is paired yet. One that asks for a token shows under Pairing requests; `manage.py create_client "
+        "NAME` makes a token by hand."
+    )
 
     def action_of(self, changed: Collection[str]) -> Action:
         """A change of what a client may do can be looked for by itself."""
@@ -62,8 +69,12 @@ class ClientAdmin(AuditedAdmin):
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """A client's tasks outlive it: it is revoked. One that has none, and no key that keeps a result, may go."""
-        return obj is not None and super().has_delete_permission(request, obj) and not _owns_anything(obj)
+        """By the form of Django's: ``remove`` does it, and says why it does not."""
+        return False
+
+    def has_remove_permission(self, request: HttpRequest) -> bool:
+        """Whoever may delete clients may delete those that own nothing."""
+        return request.user.has_perm(_DELETE)
 
     @admin.action(description="Give the selected client a new token", permissions=["change"])
     def rotate_token(self, request: HttpRequest, clients: ClientQuerySet) -> HttpResponse | None:
@@ -78,14 +89,30 @@ class ClientAdmin(AuditedAdmin):
         """Refuse them from now on; their streams and tasks are ended by those who have them."""
         actor = Actor.admin(request)
         revoked = [client for client in clients if managing.revoke(client, actor)]
-        self.message_user(
-            request,
-            f"Revoked {len(revoked)} clients. What they have open, and their unfinished tasks, end within seconds.",
-        )
+        if not revoked:
+            self.message_user(request, "Nothing has changed: revoked before.", messages.WARNING)
+            return
+        said = f"Revoked {', '.join(client.name for client in revoked)}."
+        self.message_user(request, f"{said} What is open, and unfinished tasks, end within seconds.", messages.SUCCESS)
+
+    @admin.action(description="Delete selected clients that have no tasks", permissions=["remove"])
+    def remove(self, request: HttpRequest, clients: ClientQuerySet) -> None:
+        """Delete those that own nothing, and say of the others why not."""
+        actor, deleted = Actor.admin(request), 0
+        for client in clients:
+            try:
+                managing.delete(client, actor)
+            except managing.CannotDelete as refusal:
+                self.message_user(request, str(refusal), messages.ERROR)
+            else:
+                deleted += 1
+        if deleted:
+            said = f"Deleted {deleted} {'client' if deleted == 1 else 'clients'}."
+            self.message_user(request, said, messages.SUCCESS)
 
     def get_urls(self) -> list[URLPattern]:
         """Add where the buttons of a client's page lead."""
-        deeds = {"rotate": self._rotate_one, "revoke": self._revoke_one}
+        deeds = {"rotate": self._rotate_one, "revoke": self._revoke_one, "remove": self._remove_one}
         urls = [
             path(
                 f"<path:object_id>/{name}/",
@@ -106,8 +133,13 @@ class ClientAdmin(AuditedAdmin):
         self.revoke(request, self._named(request, object_id))
         return self._back(object_id)
 
-    def _named(self, request: HttpRequest, object_id: str) -> ClientQuerySet:
-        if not request.user.has_perm(_CHANGE):
+    def _remove_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        clients = self._named(request, object_id, _DELETE)
+        self.remove(request, clients)
+        return self._back(object_id) if clients.all() else HttpResponseRedirect(reverse(_LIST))
+
+    def _named(self, request: HttpRequest, object_id: str, permission: str = _CHANGE) -> ClientQuerySet:
+        if not request.user.has_perm(permission):
             raise PermissionDenied
         clients: ClientQuerySet = Client.objects.filter(pk=unquote(object_id))
         if not clients:
@@ -124,15 +156,6 @@ class ClientAdmin(AuditedAdmin):
             self.message_user(request, str(refusal), messages.ERROR)
             return None
         return _shown_once(request, {**self.admin_site.each_context(request), "client": client, "token": token})
-
-
-def _owns_anything(client: Model) -> bool:
-    for relation in client._meta.related_objects:
-        owned = relation.related_model
-        assert not isinstance(owned, str), "a relation to a model that is not there"
-        if relation.on_delete is not SET_NULL and owned._base_manager.filter(**{relation.field.name: client}).exists():
-            return True
-    return False
 
 
 @never_cache

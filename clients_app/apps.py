@@ -7,4 +7,4 @@ class ClientsConfig(AppConfig):
     """Paired clients, their tokens and scopes."""
 
     name = "clients_app"
-    verbose_name = "Clients"
+    verbose_name = "Access"

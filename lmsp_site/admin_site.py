@@ -1,13 +1,20 @@
 """The admin's own pages."""
 
+from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
+from django.contrib.auth.models import User
+from django.contrib.auth.views import PasswordChangeView
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
+from django.urls import reverse
 
-from lmsp_site import health, login_throttle
+from lmsp_site import health, login_throttle, signing_in
+from lmsp_site.audit_log import Actor
 from tasks_app.board.permission import may_watch
 
 if TYPE_CHECKING:  # The theme has no types of its own.
@@ -33,7 +40,12 @@ class LoginForm(AuthenticationForm):
         except login_throttle.TooManyAttempts as refusal:
             self.retry_after = refusal.seconds
             raise ValidationError(str(refusal), code="too_many_attempts") from None
-        cleaned = super().clean()
+        try:
+            cleaned = super().clean()
+        except ValidationError:
+            assert self.request is not None
+            signing_in.failed(self.request, username)
+            raise
         login_throttle.succeeded(username)
         return cleaned
 
@@ -53,11 +65,34 @@ class ServiceAdminSite(AdminSite):
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the form, or sign in; 429 after too many failures."""
         answer = super().login(request, extra_context)
+        # Only the form that was right leads on; who fails may be signed in from before.
+        if request.method == "POST" and answer.status_code == HTTPStatus.FOUND:
+            signing_in.signed_in(request)
         form = (getattr(answer, "context_data", None) or {}).get("form")
         if isinstance(form, LoginForm) and form.retry_after is not None:
             answer.status_code = 429
             answer["Retry-After"] = str(form.retry_after)
         return answer
+
+    def logout(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
+        """Sign out."""
+        user, actor = request.user, Actor.admin(request)
+        answer = super().logout(request, extra_context)
+        if request.method == "POST" and isinstance(user, User):
+            signing_in.signed_out(actor, user)
+        return answer
+
+    # What is sent is answered by a redirect, of which Django's own annotation knows nothing.
+    def password_change(  # type: ignore[override]
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponseBase:
+        """Have somebody change the password that is theirs."""
+        view = PasswordChangeView.as_view(
+            form_class=partial(signing_in.OwnPassword, actor=Actor.admin(request)),
+            success_url=reverse("admin:password_change_done"),
+            extra_context={**self.each_context(request), **(extra_context or {})},
+        )
+        return view(request)
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         """Show the dashboard, and what ``/readyz`` says; to those who may watch, the page goes on telling it."""

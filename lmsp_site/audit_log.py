@@ -1,4 +1,7 @@
-"""TABLE audit_log: who has changed what about clients, models and the service, written once and never changed."""
+"""TABLE audit_log: who has changed what about clients, models, people and the service, and who has signed in.
+
+What is written there is never changed.
+"""
 
 import os
 import pwd
@@ -41,12 +44,17 @@ class Action(models.TextChoices):
     APPROVED = "approved"
     DENIED = "denied"
     CHANGED = "changed"
-    SCOPES_CHANGED = "scopes_changed"
+    SCOPES_CHANGED = "scopes_changed", "Scopes changed"
     ROTATED = "rotated"
     REVOKED = "revoked"
+    REINSTATED = "reinstated"
     DELETED = "deleted"
     CANCELLED = "cancelled"
-    RERUN = "rerun", "run again"
+    RERUN = "rerun", "Run again"
+    SIGNED_IN = "signed_in", "Signed in"
+    SIGN_IN_FAILED = "sign_in_failed", "Sign-in failed"
+    SIGNED_OUT = "signed_out", "Signed out"
+    PASSWORD_SET = "password_set", "Password set"
 
 
 class ActorKind(models.TextChoices):
@@ -122,6 +130,7 @@ def record(actor: Actor, action: Action, subject: models.Model, **detail: Any) -
         actor: who does it.
         action: what is done.
         subject: the row it is done to. The entry keeps its kind, id and name, and no reference: it outlives the row.
+            One that is not stored stands for nobody.
         detail: what else is worth knowing, as JSON; never a secret.
     """
     AuditEntry.objects.create(
@@ -130,7 +139,7 @@ def record(actor: Actor, action: Action, subject: models.Model, **detail: Any) -
         address=actor.address,
         action=action,
         subject_kind=str(subject._meta.verbose_name),
-        subject_id=subject.pk,
+        subject_id=subject.pk or "",
         subject=str(subject)[:_NAME_LENGTH],
         detail=detail,
     )

@@ -15,6 +15,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
+FORMAT_MODULE_PATH = "lmsp_site.formats"
 
 INSTALLED_APPS = [
     "lmsp_site.apps.LmspSiteConfig",

@@ -12,7 +12,7 @@ from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_POST
 
 from lmsp_site import audit_log
-from lmsp_site.admin import AuditedAdmin
+from lmsp_site.admin_tables import AuditedAdmin
 from lmsp_site.audit_log import Action, Actor
 from models_app import errands, loading
 from models_app.engines import registry

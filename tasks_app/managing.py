@@ -1,10 +1,12 @@
-"""What people do to tasks, each deed written into the audit log in the transaction that does it."""
+"""What people do to tasks and models, each deed written into the audit log in the transaction that does it."""
 
 from django.db import transaction
 
 from lmsp_site import audit_log
 from lmsp_site.audit_log import Action, Actor
 from lmsp_site.errors import Conflict
+from models_app import removing
+from models_app.models import LanguageModel
 from tasks_app import deleting, lifecycle
 from tasks_app.console import deeds
 from tasks_app.models import Priority, Task
@@ -73,6 +75,22 @@ def delete(task: Task, actor: Actor) -> None:
     # In transactions of its own: one that removes a long log would keep all writers waiting.
     task.refresh_from_db()
     deleting.delete(task)
+
+
+def remove_model(model: LanguageModel, actor: Actor) -> None:
+    """Take a model out of the catalogue, with its files.
+
+    Raises:
+        Conflict: tasks that have not finished need it.
+    """
+    if count := Task.objects.unfinished().filter(model=model.pk).count():
+        raise Conflict(
+            f"{model.pk} is in use: {count} unfinished {'task needs' if count == 1 else 'tasks need'} it. Wait for "
+            f"{'it' if count == 1 else 'them'}, or cancel first.",
+            code="model_in_use",
+            retry=False,
+        )
+    removing.remove(model, actor)
 
 
 def _name(priority: int) -> str:

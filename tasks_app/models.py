@@ -292,6 +292,7 @@ class JournalEntry(models.Model):
 
     class Meta:
         db_table = "task_journal"
+        verbose_name_plural = "journal entries"
         constraints = [
             models.UniqueConstraint(fields=["snapshot", "position"], name="one_journal_entry_per_position"),
         ]

@@ -20,6 +20,10 @@ from tasks_app.models import Task
 CLIENT_ID = "client_admin_console"
 _CLIENT_NAME = "admin console"
 _SOON_SECONDS = 5
+_INACTIVE = {
+    "revoked": "is revoked. Its page has a button that allows trials again.",
+    "expired": "has expired. Set a later date on its page, or none.",
+}
 
 
 def begin(model: LanguageModel, text: str, max_output_tokens: int, actor: Actor) -> Task:
@@ -57,24 +61,39 @@ def begin(model: LanguageModel, text: str, max_output_tokens: int, actor: Actor)
     return accepted.task
 
 
+def allow_again(actor: Actor) -> bool:
+    """Let the console's client in again after it was revoked; tell whether it was.
+
+    Revoking is for good, since the program's token may be in wrong hands. Nobody has this one's, and it gets another.
+    """
+    fresh = {"token_hash": _unseen(), "previous_token_hash": None, "previous_token_until": None}
+    with transaction.atomic():
+        allowed = Client.objects.filter(pk=CLIENT_ID, revoked_at__isnull=False).update(revoked_at=None, **fresh)
+        if allowed:
+            audit_log.record(actor, Action.REINSTATED, Client.objects.get(pk=CLIENT_ID))
+    return bool(allowed)
+
+
 def _client(actor: Actor) -> Client:
     client = Client.objects.filter(pk=CLIENT_ID).first() or _made(actor)
     if client.state != "active":
         raise Conflict(
-            f"The client {client.name} ({client.id}), whose tasks these would be, is {client.state}. "
-            "Use a program's own client, or give this one a later date if it has only expired.",
+            f"Trials are tasks of the client {client.name}, which {_INACTIVE[client.state]}",
             code="client_not_active",
             retry=False,
         )
     return client
 
 
+def _unseen() -> str:
+    # Of a token that nobody has seen: from outside nobody can be this client.
+    return tokens.digest(tokens.generate())
+
+
 def _made(actor: Actor) -> Client:
-    # A token that nobody has seen: from outside nobody can be this client.
-    hidden = tokens.digest(tokens.generate())
     try:
         with transaction.atomic():
-            client = Client.objects.create(id=CLIENT_ID, name=_CLIENT_NAME, token_hash=hidden, scopes=[])
+            client = Client.objects.create(id=CLIENT_ID, name=_CLIENT_NAME, token_hash=_unseen(), scopes=[])
             audit_log.record(actor, Action.CREATED, client, scopes=[])
     except IntegrityError:
         # Somebody else has just made it.

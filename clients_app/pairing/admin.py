@@ -10,6 +10,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path, reverse
 from django.utils.decorators import method_decorator
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
 from clients_app.pairing import deciding, user_codes
@@ -17,7 +19,7 @@ from clients_app.pairing.forms import DecisionForm
 from clients_app.pairing.guesses import CannotDecide
 from clients_app.pairing.models import Pairing, PairingQuerySet, Status
 from clients_app.pairing.page import may_decide
-from lmsp_site.admin import ReadOnlyAdmin
+from lmsp_site.admin_tables import ReadOnlyAdmin
 from lmsp_site.audit_log import Actor
 
 
@@ -25,11 +27,16 @@ from lmsp_site.audit_log import Actor
 class PairingAdmin(ReadOnlyAdmin):
     """Every program that has asked lately. The page of one that waits has the buttons, and scopes to choose from."""
 
-    list_display = ("name", "code", "state", "wished_scopes", "granted_scopes", "address", "created_at", "decided_by")
+    list_display = ("name", "code", "state", "wishes", "granted", "address", "created_at", "decided_by")
     list_filter = ("status",)
     search_fields = ("name", "id", "address")
+    search_help_text = "A part of a name, of an id or of an address"
+    nothing_yet = (
+        "No program has asked for a token lately. One asks by POST /v1/pairing and shows a code, which is approved "
+        "here or on /pair."
+    )
     fields = (
-        *("id", "name", "code", "state", "wished_scopes", "granted_scopes", "address"),
+        *("id", "name", "code", "state", "wishes", "granted", "address"),
         *("created_at", "expires_at", "last_polled_at", "interval", "decided_at", "decided_by", "client"),
     )
     readonly_fields = fields
@@ -45,23 +52,33 @@ class PairingAdmin(ReadOnlyAdmin):
         return user_codes.shown(pairing.user_code)
 
     @admin.display(description="state", ordering="status")
-    def state(self, pairing: Pairing) -> str:
+    def state(self, pairing: Pairing) -> SafeString:
         """What has become of it."""
-        if pairing.status == Status.PENDING and not pairing.is_pending:
-            return "expired"
-        return pairing.get_status_display()
+        expired = pairing.status == Status.PENDING and not pairing.is_pending
+        state = "expired" if expired else str(pairing.status)
+        return format_html('<span class="state {}">{}</span>', state, state)
+
+    @admin.display(description="wishes for")
+    def wishes(self, pairing: Pairing) -> str:
+        """What it would like to be allowed."""
+        return ", ".join(pairing.wished_scopes) or "nothing"
+
+    @admin.display(description="was granted")
+    def granted(self, pairing: Pairing) -> str:
+        """What it was allowed, once that is decided."""
+        return "-" if pairing.granted_scopes is None else ", ".join(pairing.granted_scopes) or "nothing"
 
     @admin.action(description="Approve selected pairings, with all scopes that they wish for", permissions=["decide"])
     def approve(self, request: HttpRequest, pairings: PairingQuerySet) -> None:
         """Approve those that wait."""
         done = self._decide_each(pairings, lambda pairing: deciding.approve(pairing, Actor.admin(request)))
-        self.message_user(request, f"Approved {done} pairings; those that waited no more stay as they are.")
+        self.message_user(request, _told("Approved", done))
 
     @admin.action(description="Deny selected pairings", permissions=["decide"])
     def deny(self, request: HttpRequest, pairings: PairingQuerySet) -> None:
         """Deny those that wait."""
         done = self._decide_each(pairings, lambda pairing: deciding.deny(pairing, Actor.admin(request)))
-        self.message_user(request, f"Denied {done} pairings; those that waited no more stay as they are.")
+        self.message_user(request, _told("Denied", done))
 
     def _decide_each(self, pairings: PairingQuerySet, decide: Callable[[Pairing], None]) -> int:
         done = 0
@@ -101,3 +118,7 @@ class PairingAdmin(ReadOnlyAdmin):
         except CannotDecide as refusal:
             messages.error(request, str(refusal))
         return HttpResponseRedirect(reverse("admin:clients_app_pairing_change", args=[pairing.pk]))
+
+
+def _told(deed: str, count: int) -> str:
+    return f"{deed} {count} {'pairing' if count == 1 else 'pairings'}; those that waited no more stay as they are."

@@ -71,7 +71,7 @@ class AddingAdmin(LanguageModelAdmin):
     def _progress(self, request: HttpRequest) -> JsonResponse:
         if not self.has_add_permission(request):
             raise PermissionDenied
-        return JsonResponse({"additions": [_told(addition) for addition in additions.listed()]})
+        return JsonResponse({"begun": [_told(addition) for addition in additions.listed()]})
 
 
 def _begin(request: HttpRequest) -> str | None:

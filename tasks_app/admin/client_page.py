@@ -4,21 +4,26 @@ import json
 from datetime import timedelta
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
 from django.db.models import F, OuterRef, QuerySet, Subquery, Sum
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.views.decorators.http import require_POST
 
 from clients_app import limits, scopes
 from clients_app.admin import ClientAdmin
 from clients_app.models import Client
-from tasks_app import quotas, usage
+from lmsp_site.audit_log import Actor
+from tasks_app import quotas, trying, usage
 from tasks_app.callers import watch
 from tasks_app.console import figures
 from tasks_app.models import Task, Usage
 
+_CHANGE = "clients_app.change_client"
 _DAYS = 30
 _SIZES = ("max_stored_bytes",)
 _MOST_TASKS = 8
@@ -82,14 +87,34 @@ class ClientPageAdmin(ClientAdmin):
                 "granted": [(scope, scopes.MEANING[scope], client.may(scope)) for scope in scopes.ALL],
                 "quotas": _quotas(client),
                 "days": json.dumps(days),
-                "totals": {name: sum(days[name]) for name in ("tasks", "input", "output")},
+                "totals": {name: f"{sum(days[name]):,}" for name in ("tasks", "input", "output")},
                 "open": watch.held_by(client),
                 "tasks": Task.objects.kept().filter(client=client).order_by("-id")[:_MOST_TASKS],
-                "may_change": request.user.has_perm("clients_app.change_client"),
+                "may_change": request.user.has_perm(_CHANGE),
+                "may_delete": self.has_remove_permission(request),
+                "of_console": client.pk == trying.CLIENT_ID,
                 "may_see_tasks": request.user.has_perm("tasks_app.view_task"),
                 "subtitle": None,
             }
         return super().change_view(request, object_id, form_url, context)
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add where trials are allowed again."""
+        view = self.admin_site.admin_view(require_POST(self._allow_trials))
+        return [path("allow-trials/", view, name="clients_app_client_allow_trials"), *super().get_urls()]
+
+    def _allow_trials(self, request: HttpRequest) -> HttpResponse:
+        if not request.user.has_perm(_CHANGE):
+            raise PermissionDenied
+        if trying.allow_again(Actor.admin(request)):
+            self.message_user(request, "Models can be tried again.", messages.SUCCESS)
+        return HttpResponseRedirect(reverse("admin:clients_app_client_change", args=[trying.CLIENT_ID]))
+
+    def _rotate(self, request: HttpRequest, client: Client, overlap: timedelta) -> HttpResponse | None:
+        if client.pk != trying.CLIENT_ID:
+            return super()._rotate(request, client, overlap)
+        self.message_user(request, "This client belongs to the admin: nobody is to have its token.", messages.ERROR)
+        return None
 
 
 def _ago(client: Client) -> str:

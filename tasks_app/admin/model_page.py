@@ -3,18 +3,18 @@
 from typing import Any
 
 from django import forms
-from django.contrib import admin
-from django.contrib.admin.utils import unquote
+from django.contrib import admin, messages
+from django.contrib.admin.utils import quote, unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
-from lmsp_site.admin import UncountedList
+from lmsp_site.admin_tables import UncountedList
 from lmsp_site.audit_log import Actor
 from lmsp_site.errors import ProtocolError
 from lmsp_site.models import ServiceConfig
@@ -26,6 +26,7 @@ from tasks_app.console import figures
 from tasks_app.models import Task
 
 _TRY = "tasks_app.change_task"
+_REMOVE = "models_app.delete_languagemodel"
 _MOST_TOKENS = 4096
 _UNITS = ((10**9, "billion"), (10**6, "million"))
 
@@ -57,7 +58,12 @@ admin.site.unregister(LanguageModel)
 class ModelPageAdmin(AddingAdmin):
     """Every model with its state, memory and speed as they are; a page for each, where it can be tried."""
 
-    list_display = ("id", "state", "memory", "speed", *AddingAdmin.list_display[1:])
+    list_display = ("id", "state", "memory", "speed", "quantization", "on_disk", "license")
+    search_help_text = "A part of an id, an alias, an architecture or a base model"
+    nothing_yet = (
+        "There is no model yet. The button with the plus adds one that lies on this machine; a pull brings one from "
+        "the hub."
+    )
     change_form_template = "tasks_app/admin/model.html"
     change_list_template = "tasks_app/admin/model_list.html"
 
@@ -97,16 +103,22 @@ class ModelPageAdmin(AddingAdmin):
                 "facts": _facts(model),
                 "files": [{**entry, "size": _size(entry["size"])} for entry in model.files],
                 "may_load": self.has_load_permission(request),
+                "may_remove": request.user.has_perm(_REMOVE),
+                "size": _size(model.size_bytes),
                 "may_try": request.user.has_perm(_TRY),
                 "most_tokens": _MOST_TOKENS,
                 "subtitle": None,
+                "show_save_and_add_another": False,
             }
         return super().change_view(request, object_id, form_url, context)
 
     def get_urls(self) -> list[URLPattern]:
         """Add where the trial leads."""
-        begin, stop = (self.admin_site.admin_view(require_POST(view)) for view in (self._try, self._stop))
+        begin, stop, remove = (
+            self.admin_site.admin_view(require_POST(view)) for view in (self._try, self._stop, self._remove)
+        )
         urls = [
+            path("<path:object_id>/remove/", remove, name="models_app_languagemodel_remove"),
             path("<path:object_id>/try/", begin, name="models_app_languagemodel_try"),
             path("stop/<str:task_id>/", stop, name="models_app_languagemodel_stop"),
         ]
@@ -123,10 +135,10 @@ class ModelPageAdmin(AddingAdmin):
         try:
             task = trying.begin(model, actor=Actor.admin(request), **form.cleaned_data)
         except ProtocolError as refusal:
-            return JsonResponse({"error": str(refusal)}, status=refusal.status)
+            return JsonResponse({"error": str(refusal), **_remedy(refusal)}, status=refusal.status)
         page = reverse("admin:tasks_app_task_change", args=[task.pk])
         stop = reverse("admin:models_app_languagemodel_stop", args=[task.pk])
-        return JsonResponse({"task_id": task.pk, "page": page, "stop": stop})
+        return JsonResponse({"task_id": task.pk, "page": page, "page_name": "The task", "stop": stop})
 
     def _stop(self, request: HttpRequest, task_id: str) -> JsonResponse:
         if not request.user.has_perm(_TRY):
@@ -137,6 +149,25 @@ class ModelPageAdmin(AddingAdmin):
         except ProtocolError as refusal:
             return JsonResponse({"error": str(refusal)}, status=refusal.status)
         return JsonResponse({"status": status})
+
+    def _remove(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        if not request.user.has_perm(_REMOVE):
+            raise PermissionDenied
+        model = get_object_or_404(LanguageModel, pk=unquote(object_id))
+        try:
+            managing.remove_model(model, Actor.admin(request))
+        except ProtocolError as refusal:
+            self.message_user(request, str(refusal), messages.ERROR)
+            return HttpResponseRedirect(reverse("admin:models_app_languagemodel_change", args=[quote(model.pk)]))
+        self.message_user(request, f"{model.pk} was removed, with its files.", messages.SUCCESS)
+        return HttpResponseRedirect(reverse("admin:models_app_languagemodel_changelist"))
+
+
+def _remedy(refusal: ProtocolError) -> dict[str, str]:
+    """Return where that is mended which a trial is refused for, if it is a page here."""
+    if refusal.code != "client_not_active":
+        return {}
+    return {"page": reverse("admin:clients_app_client_change", args=[trying.CLIENT_ID]), "page_name": "Its page"}
 
 
 def _standing() -> dict[str, dict[str, Any]]:

@@ -16,7 +16,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
-from lmsp_site.admin import ReadOnlyAdmin
+from lmsp_site.admin_tables import ReadOnlyAdmin
 from lmsp_site.audit_log import Actor
 from lmsp_site.errors import ProtocolError
 from lmsp_site.models import RestartPolicy

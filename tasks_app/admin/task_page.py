@@ -5,7 +5,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from django.apps import apps
+from django.contrib.admin.utils import quote
 from django.http import QueryDict
 from django.urls import reverse
 from django.utils.html import format_html
@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 
 from lmsp_site.strict_json import MAX_INTEGER
 from tasks_app import event_log, responses
+from tasks_app.admin import jobs
 from tasks_app.console import figures, showing
 from tasks_app.event_log import Entry
 from tasks_app.models import Task
@@ -52,7 +53,6 @@ def context(task: Task, parameters: QueryDict) -> dict[str, Any]:
         "last_number": task.last_sequence_number,
         "request_json": _pretty(item["request"]),
         "response_json": _pretty(response),
-        "job_url": _job_url(task.job_id),
         "waits": task.status == "queued",
     }
 
@@ -76,11 +76,11 @@ def _cursor(parameters: QueryDict) -> int:
     return -1
 
 
-def _facts(task: Task, item: dict[str, Any]) -> list[tuple[str, str]]:
+def _facts(task: Task, item: dict[str, Any]) -> list[tuple[str, str | SafeString]]:
     usage, snapshot, owner = item["usage"], item["snapshot"], item["owner"]
     facts = [
-        ("Client", f"{item['client']['name']} ({item['client']['id']})"),
-        ("Model", task.model),
+        ("Client", _link("clients_app_client", task.client_id, item["client"]["name"])),
+        ("Model", _link("models_app_languagemodel", task.model, task.model)),
         ("Priority", item["priority"]),
         ("On restart", task.on_restart),
         ("Attempt", str(task.attempt)),
@@ -97,8 +97,26 @@ def _facts(task: Task, item: dict[str, Any]) -> list[tuple[str, str]]:
         ("Idempotency keys", ", ".join(f"{key['key']} ({key['endpoint']})" for key in item["idempotency_keys"])),
         ("Metadata", ", ".join(f"{name}={value}" for name, value in item["metadata"].items())),
         ("Ends with its caller", "yes" if task.ends_with_caller else ""),
+        ("Response", item["response_id"]),
+        ("Job", _job(task)),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def _link(page: str, key: str, text: str) -> SafeString:
+    return format_html('<a href="{}" title="{}">{}</a>', reverse(f"admin:{page}_change", args=[quote(key)]), key, text)
+
+
+def _job(task: Task) -> SafeString | str:
+    """Return the runner's job that ran the task last, and where its page is."""
+    if page := jobs.page_of(task.job_id):
+        return format_html('<a href="{}">{}</a>', page, task.job_id)
+    if not task.job_id:
+        return ""
+    # A job is written down when it has ended, and ends when nothing is queued any more.
+    return (
+        f"{task.job_id} ({'of earlier than the runner keeps, or still at other tasks' if task.finished else 'at it'})"
+    )
 
 
 def _size_of(snapshot: dict[str, Any] | None) -> str:
@@ -153,14 +171,6 @@ def _step(entry: dict[str, Any]) -> dict[str, Any]:
 def _state(kind: str) -> str:
     state = STATE_ANNOUNCED_BY.get(EventType(kind))
     return str(state) if state else kind.removeprefix("response.")
-
-
-def _job_url(job_id: str) -> str | None:
-    """Return the page of the job that ran a task last, while the runner keeps it."""
-    for name in ("success", "failure"):
-        if job_id and apps.get_model("django_q", name).objects.filter(pk=job_id).exists():
-            return reverse(f"admin:django_q_{name}_change", args=[job_id])
-    return None
 
 
 def _pretty(value: Any) -> str:

@@ -3,9 +3,13 @@
 from django.contrib import admin
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from clients_app.models import Client
-from lmsp_site.admin import ReadOnlyAdmin
+from lmsp_site.admin_tables import ReadOnlyAdmin
+from tasks_app.console import figures
 from tasks_app.models import Usage
 
 
@@ -13,7 +17,8 @@ from tasks_app.models import Usage
 class UsageAdmin(ReadOnlyAdmin):
     """What clients have had, newest day first."""
 
-    list_display = ("day", "client", "client_id", "model", "tasks", "input_tokens", "output_tokens", "run_time")
+    list_display = ("day", "client", "model", "tasks", "tokens_in", "tokens_out", "run_time")
+    nothing_yet = "No task has ended yet: what clients have had is counted when one does."
     list_filter = ("day", "model", ("client_id", admin.AllValuesFieldListFilter))
     search_fields = ("client_id",)
     search_help_text = "The id of a client"
@@ -25,12 +30,25 @@ class UsageAdmin(ReadOnlyAdmin):
         rows: QuerySet[Usage] = super().get_queryset(request)
         return rows.annotate(client_name=Subquery(name))
 
-    @admin.display(ordering="client_name")
-    def client(self, row: Usage) -> str:
-        """Return its name."""
-        return getattr(row, "client_name", None) or "(deleted)"
+    @admin.display(description="client", ordering="client_name")
+    def client(self, row: Usage) -> SafeString:
+        """Its name, which leads to it."""
+        if name := getattr(row, "client_name", None):
+            page = reverse("admin:clients_app_client_change", args=[row.client_id])
+            return format_html('<a href="{}" title="{}">{}</a>', page, row.client_id, name)
+        return format_html('<span title="{}">deleted, …{}</span>', row.client_id, row.client_id[-10:])
 
-    @admin.display(description="run time, seconds", ordering="run_ms")
+    @admin.display(description="tokens in", ordering="input_tokens")
+    def tokens_in(self, row: Usage) -> str:
+        """Of the prompts."""
+        return f"{row.input_tokens:,}"
+
+    @admin.display(description="tokens out", ordering="output_tokens")
+    def tokens_out(self, row: Usage) -> str:
+        """Of the answers."""
+        return f"{row.output_tokens:,}"
+
+    @admin.display(description="run time", ordering="run_ms")
     def run_time(self, row: Usage) -> str:
-        """Return it as people read it."""
-        return f"{row.run_ms / 1000:.1f}"
+        """How long its tasks ran, together."""
+        return figures.span(row.run_ms / 1000)

@@ -1,10 +1,11 @@
 """Which tasks a page of the admin's list holds, found in bounded time however many there are.
 
 Ids sort by age. Without a filter, by client, by state, and by age a page is the beginning of a range of an index.
-Model, policy and metadata have no index: they are looked for among the next `MOST_LOOKED_AT` tasks, and the page tells
-where to go on.
+Model, policy, metadata and job have no index: they are looked for among the next `MOST_LOOKED_AT` tasks, and the
+page tells where to go on.
 """
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ MOST_LOOKED_AT = 10_000
 MOST_COUNTED = 10_000
 # Greater than every character of an id.
 _LAST = "~"
+_JOB = re.compile("[0-9a-f]{32}")
 
 _COLUMNS = "id, purged_at"
 # Of finished tasks the index is by client: of each its newest, then the newest of these.
@@ -37,6 +39,7 @@ class Wanted:
         before: only tasks that were made before the one with this id.
         begin: how their ids begin.
         metadata: a text that stands in their metadata.
+        job: the id of the runner's job that ran them last.
     """
 
     status: str = ""
@@ -47,13 +50,16 @@ class Wanted:
     before: str = ""
     begin: str = ""
     metadata: str = ""
+    job: str = ""
 
     @classmethod
     def said(cls, text: str, **filters: str) -> "Wanted":
-        """Read what a person types: the beginning of a task's or a response's id, or a part of the metadata."""
+        """Read what a person types: how a task's or a response's id begins, a job's id, or a part of the metadata."""
         text = text.strip()
         if text.startswith(("task_", "resp_")):
             return cls(begin=f"task_{text[5:].rstrip('….').lower()}", **filters)
+        if _JOB.fullmatch(text):
+            return cls(job=text, **filters)
         return cls(metadata=text, **filters)
 
 
@@ -91,7 +97,7 @@ def find(wanted: Wanted, limit: int = PAGE, most: int = MOST_LOOKED_AT) -> Found
 
 def _conditions(wanted: Wanted) -> tuple[list[str], list[Any]]:
     """Return what no index helps with; the state too, where something else has to be looked for anyway."""
-    found = [("model = %s", wanted.model), ("on_restart = %s", wanted.policy)]
+    found = [("model = %s", wanted.model), ("on_restart = %s", wanted.policy), ("job_id = %s", wanted.job)]
     conditions = [(text, value) for text, value in found if value]
     if wanted.metadata:
         conditions.append(("instr(lower(metadata), lower(%s)) > 0", wanted.metadata))

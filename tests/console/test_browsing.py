@@ -21,6 +21,9 @@ PAGES = (
     "/admin/models_app/languagemodel/",
     "/admin/lmsp_site/serviceconfig/1/change/",
     "/admin/lmsp_site/auditentry/",
+    "/admin/models_app/modelpull/",
+    "/admin/tasks_app/usage/",
+    "/admin/django_q/success/",
 )
 
 pytestmark = pytest.mark.usefixtures("people")
@@ -139,8 +142,10 @@ def test_a_superuser_gets_around_by_keyboard_menu_and_filter(browser: Browser, s
     found = page.locator("#command-results a", has_text=task_id)
     expect(found).to_have_attribute("href", re.compile(task_id))
     page.keyboard.press("Escape")
-    for path in ("/admin/auth/user/add/", "/admin/tasks_app/taskevent/"):
-        desk.open(path)
+    ((own_id,),) = service.sql("SELECT id FROM auth_user WHERE username = 'boss'")
+    for path in ("/admin/auth/user/add/", f"/admin/auth/user/{own_id}/change/", "/admin/tasks_app/taskevent/"):
+        page = desk.open(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280, path
     page = desk.open("/admin/tasks_app/task/")
     page.locator("a", has_text="Filters").first.click()
     page.locator("#changelist-filter a", has_text="completed").click()
@@ -162,6 +167,7 @@ def test_no_page_has_a_serious_fault_of_accessibility(browser: Browser, service:
         "/admin/models_app/languagemodel/add/",
         f"/admin/models_app/languagemodel/{MODEL}/change/",
         f"/admin/clients_app/client/{service.client_id}/change/",
+        *PAGES[6:8],
     )
     for scheme, paths in (("light", (*shown, *looked_after)), ("dark", (*shown[:3], *looked_after))):
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]

@@ -58,6 +58,15 @@ def test_a_person_verifies_a_model_and_tries_it(desk: Desk, service: Service) ->
     desk.settle()
     desk.check()
 
+    # Once its client is revoked a trial is refused, and says where it is allowed again.
+    service.manage("revoke_client", "client_admin_console")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#try-state")).to_contain_text("is revoked. Its page has a button that allows trials again.")
+    page.get_by_role("link", name="Its page").click()
+    page.get_by_role("button", name="Allow trials again").click()
+    expect(page.locator("#client .task-title")).to_contain_text("active")
+    desk.settle()
+
 
 def test_a_person_adds_a_model_and_verifies_it(desk: Desk, service: Service) -> None:
     models = service.data_dir / "models"
@@ -110,7 +119,7 @@ def test_a_person_looks_at_a_client_and_revokes_it(desk: Desk, service: Service)
     page = desk.open(f"/admin/clients_app/client/{other}/change/")
     page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Revoke").click()
-    expect(page.get_by_text("Revoked 1 clients")).to_be_visible()
+    expect(page.get_by_text("Revoked to be revoked.")).to_be_visible()
     expect(page.locator("#client .task-title")).to_contain_text("revoked")
     desk.settle()
     desk.check()

@@ -165,6 +165,8 @@ def test_a_change_of_settings_leaves_what_it_was_before(user: User) -> None:
     assert browser(user).post(path, fields | {"retention_days": 7}).status_code == 302
     assert browser(user).post(path, fields | {"retention_days": 0}).status_code == 200
     assert AuditEntry.objects.count() == 1, "nothing was changed"
+    refused = browser(user).post(path, fields | {"retention_days": 7, "preload": "gone"})
+    assert "There is no model gone" in text(refused)
 
 
 def test_the_admin_shows_finds_and_changes_no_entry(user: User, client: Client) -> None:

@@ -15,8 +15,10 @@ from django.test import Client as Browser
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from clients_app import managing
 from clients_app.models import Client
-from lmsp_site.audit_log import AuditEntry
+from lmsp_site.audit_log import Actor, ActorKind, AuditEntry
+from tasks_app import trying
 from tasks_app.models import Usage
 from tests.store.admitting import admitted
 from tests.store.tasks import finish, new_task, running
@@ -73,12 +75,12 @@ def test_two_clients_get_no_token_on_one_page(admin: Browser, database: Path) ->
 def test_a_revoked_client_gets_no_token(admin: Browser, database: Path) -> None:
     client, token = Client.pair("x", [])
     act(admin, "revoke", client)
-    assert "Revoked 1 clients" in messages(admin)
+    assert "Revoked x." in messages(admin)
     assert not admitted(token)
     act(admin, "rotate_token", client)
     assert "pair the program again" in messages(admin)
     act(admin, "revoke", client)
-    assert "Revoked 0 clients" in messages(admin)
+    assert "Nothing has changed: revoked before." in messages(admin)
 
 
 def test_scopes_are_chosen_from_those_that_there_are(admin: Browser, database: Path) -> None:
@@ -109,12 +111,53 @@ def test_a_forged_form_changes_nothing_else(admin: Browser, database: Path) -> N
 
 def test_a_client_with_tasks_is_not_deleted_and_one_without_is(admin: Browser, client: Client) -> None:
     new_task(client)
-    other, _ = Client.pair("without tasks", [])
-    for one, status in ((client, 403), (other, 302)):
-        assert admin.post(f"{LIST}{one.pk}/delete/", {"post": "yes"}).status_code == status
-    assert "delete_selected" not in messages(admin)
+    others = [Client.pair(name, [])[0] for name in ("x", "y", "z")]
+    assert admin.post(f"{LIST}{client.pk}/remove/").status_code == 302
+    reason = f"{client.name} ({client.pk}) still has tasks, and stays as long as these are kept"
+    assert reason in messages(admin)
+    assert admin.post(f"{LIST}{others[0].pk}/remove/")["Location"] == LIST
+    # Many at once go by the same rule.
+    act(admin, "remove", client, *others[1:])
+    said = messages(admin)
+    assert reason in said
+    assert "Deleted 2 clients." in said
+    # Nor by the forms of Django's.
+    assert admin.post(f"{LIST}{client.pk}/delete/", {"post": "yes"}).status_code == 403
     act(admin, "delete_selected", client)
     assert list(Client.objects.all()) == [client]
+    entries = AuditEntry.objects.filter(action="deleted")
+    assert {entry.subject_id for entry in entries} == {other.pk for other in others}
+
+
+def test_trials_are_allowed_again_by_a_button(admin: Browser, database: Path) -> None:
+    actor = Actor(ActorKind.ADMIN, "admin")
+    console, old = Client.pair("admin console", [])
+    Client.objects.filter(pk=console.pk).update(id=trying.CLIENT_ID)
+    console = Client.objects.get()
+    page = f"{LIST}{trying.CLIENT_ID}/change/"
+    assert "Allow trials again" not in shown(admin.get(page))
+    # Its token is nobody's.
+    assert admin.post(f"{LIST}{trying.CLIENT_ID}/rotate/").status_code == 302
+    assert "nobody is to have its token" in messages(admin)
+    managing.revoke(console, actor)
+    assert "Allow trials again" in shown(admin.get(page))
+    onlooker = User.objects.create_user("onlooker", is_staff=True)
+    onlooker.user_permissions.add(Permission.objects.get(codename="view_client"))
+    watching = Browser(SERVER_NAME="127.0.0.1")
+    watching.force_login(onlooker)
+    assert "Allow trials again" not in shown(watching.get(page))
+    assert watching.post(f"{LIST}allow-trials/").status_code == 403
+    assert Client.objects.get().state == "revoked"
+    assert admin.post(f"{LIST}allow-trials/")["Location"] == page
+    assert Client.objects.get().state == "active"
+    assert not admitted(old), "it has another token, which nobody has seen"
+    # Another program's client stays revoked.
+    other, _ = Client.pair("x", [])
+    managing.revoke(other, actor)
+    admin.post(f"{LIST}allow-trials/")
+    other.refresh_from_db()
+    assert other.state == "revoked"
+    assert [entry.action for entry in AuditEntry.objects.order_by("id")] == ["revoked", "reinstated", "revoked"]
 
 
 def test_a_person_who_may_only_look_changes_nothing(database: Path) -> None:

@@ -18,10 +18,12 @@ from lmsp_site import roles
 from lmsp_site.audit_log import AuditEntry
 from models_app import importing, naming, verifying
 from models_app.models import FileState, LanguageModel
-from tasks_app import model_checks
+from tasks_app import lifecycle, model_checks
+from tasks_app.models import Task
 from tests import tiny_models
 from tests.service import eventually
 from tests.store.pairings import browser, person
+from tests.store.tasks import new_task
 
 LIST = "/admin/models_app/languagemodel/"
 
@@ -133,7 +135,7 @@ def test_what_lies_there_is_added_by_a_child(admin: Browser, model: LanguageMode
         assert admin.post(f"{LIST}add/", {"name": name, "model_id": model_id}).status_code == 302
 
     def ended() -> dict[str, dict[str, Any]] | None:
-        told = {row["id"]: row for row in admin.get(f"{LIST}add/progress/").json()["additions"]}
+        told = {row["id"]: row for row in admin.get(f"{LIST}add/progress/").json()["begun"]}
         assert told.keys() == {"new", "bad"}
         return told if all(row["state"] != "running" for row in told.values()) else None
 
@@ -199,6 +201,24 @@ def test_a_trial_is_refused_with_the_reason(admin: Browser, model: LanguageModel
     assert not Client.objects.exists()
 
 
+def test_a_model_in_use_is_not_removed_and_an_idle_one_is_with_its_files(
+    admin: Browser, model: LanguageModel, client: Client
+) -> None:
+    task = new_task(client)
+    Task.objects.filter(pk=task.pk).update(model=model.pk)
+    path = model.path
+    assert admin.post(f"{LIST}tiny/remove/")["Location"] == f"{LIST}tiny/change/"
+    refused = html.unescape(admin.get(f"{LIST}tiny/change/").content.decode())
+    assert "tiny is in use: 1 unfinished task needs it. Wait for it, or cancel first." in refused
+    assert path.is_file()
+    lifecycle.cancel(task.pk)
+    assert admin.post(f"{LIST}tiny/remove/")["Location"] == LIST
+    assert not LanguageModel.objects.exists()
+    assert not path.exists()
+    (entry,) = AuditEntry.objects.filter(action="deleted")
+    assert (entry.actor_kind, entry.actor, entry.subject_id) == ("admin", "admin", "tiny")
+
+
 def test_an_observer_sees_and_does_nothing(model: LanguageModel) -> None:
     watching = person("watching")
     watching.groups.set(Group.objects.filter(name=roles.OBSERVER))
@@ -210,6 +230,6 @@ def test_an_observer_sees_and_does_nothing(model: LanguageModel) -> None:
     assert f"{LIST}add/" not in opened.get(LIST).content.decode()
     assert opened.get(f"{LIST}add/").status_code == opened.get(f"{LIST}add/progress/").status_code == 403
     assert opened.post(f"{LIST}add/", {"name": "a.gguf", "model_id": "a"}).status_code == 403
-    for deed in ("load", "unload", "verify", "try"):
+    for deed in ("load", "unload", "verify", "try", "remove"):
         assert opened.post(f"{LIST}tiny/{deed}/", {"text": "Hi", "max_output_tokens": "5"}).status_code == 403
     assert not AuditEntry.objects.filter(action="changed").exists()

@@ -29,7 +29,7 @@ def test_the_list_tells_what_became_of_each(user: User) -> None:
     page = text(browser(user).get(LIST))
     for codes in (waiting, old, done):
         assert codes["user_code"] in page
-    assert re.findall(r"field-state[^>]*>\s*(\w+)", page) == ["Approved", "expired", "Pending"]
+    assert re.findall(r'<span class="state (\w+)"', page) == ["approved", "expired", "pending"]
     assert row(waiting).device_code_hash not in page
     for query in ("?q=waits", "?status__exact=pending", "?o=2", "?o=3"):
         assert browser(user).get(LIST + query).status_code == 200
@@ -43,8 +43,8 @@ def test_actions_decide_those_that_wait(user: User) -> None:
     opened.post(LIST, {"action": "approve", "_selected_action": selected})
     opened.post(LIST, {"action": "deny", "_selected_action": [row(second).pk, row(first).pk]})
     page = text(opened.get(LIST))
-    assert "Approved 1 pairings" in page
-    assert "Denied 1 pairings" in page
+    assert "Approved 1 pairing;" in page
+    assert "Denied 1 pairing;" in page
     assert poll(first).json()["scope"] == "tasks:read"
     assert refusal(poll(second)) == "access_denied"
     assert poll(done).status_code == 200

@@ -66,8 +66,12 @@ def test_a_pull_is_begun_and_its_progress_shown(admin: Browser, hub: LocalHub) -
     pull = ModelPull.objects.get()
     eventually(lambda: ModelPull.objects.get().done_bytes, 60, "some has come")
     listed = _listed(admin)
-    assert "Running" in listed
-    assert "83% of 0.01 GB" in listed
+    assert "running" in listed
+    assert "10 MB of 13 MB" in listed
+    (row,) = admin.get(f"{LIST}progress/").json()["begun"]
+    assert (row["key"], row["state"], row["part"], row["page"]) == (str(pull.pk), "running", 83, "")
+    # Nobody would see what goes on.
+    assert admin.post(f"{LIST}{pull.pk}/delete/", {"post": "yes"}).status_code == 403
     assert "apache-2.0" in listed
     hub.go_on.set()
     eventually(lambda: _ended(pull), 60, "it has ended")
@@ -75,7 +79,11 @@ def test_a_pull_is_begun_and_its_progress_shown(admin: Browser, hub: LocalHub) -
     assert (pull.state, pull.error, pull.done_bytes) == (PullState.COMPLETED, "", 12 << 20)
     assert LanguageModel.objects.get().id == "tiny"
     assert _who_has_made(LanguageModel.objects.get()) == ("admin", "admin", "127.0.0.1")
-    assert admin.get(f"{LIST}{pull.pk}/change/").status_code == 200
+    page = admin.get(f"{LIST}{pull.pk}/change/").content.decode()
+    assert f'href="/admin/models_app/languagemodel/{pull.name}/change/"' in page
+    assert "Go on" not in page
+    assert admin.post(f"{LIST}{pull.pk}/delete/", {"post": "yes"}).status_code == 302
+    assert not ModelPull.objects.exists()
 
 
 def test_a_pull_that_was_interrupted_goes_on(admin: Browser, hub: LocalHub) -> None:
@@ -84,10 +92,14 @@ def test_a_pull_that_was_interrupted_goes_on(admin: Browser, hub: LocalHub) -> N
     child = pull_records.start(pull)
     parts = settings.LMSP.models_dir.glob
     eventually(lambda: [part.stat().st_size for part in parts(".pull-*/*.part")] == [10 << 20], 60)
-    assert "0 pulls go on" in _go_on(admin, pull)
+    assert "No pull goes on" in _go_on(admin, pull)
     os.kill(child, signal.SIGKILL)
     eventually(lambda: "interrupted" in _listed(admin))
-    assert "1 pulls go on" in _go_on(admin, pull)
+    assert "what has come is kept" in admin.get(f"{LIST}progress/").json()["begun"][0]["note"]
+    # By the button of its page, as by the list.
+    assert admin.post(f"{LIST}{pull.pk}/go-on/").status_code == 302
+    assert "someone/tiny goes on." in _listed(admin)
+    assert AuditEntry.objects.filter(action="changed", detail={"done": "gone on with"}, actor="admin").exists()
     eventually(lambda: _ended(pull), 60, "it has ended")
     assert hub.transfers() == [None, f"bytes={10 << 20}-"]
     assert LanguageModel.objects.get().id == "tiny"

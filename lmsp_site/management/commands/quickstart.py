@@ -8,12 +8,14 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management import CommandError
 from django.core.management.base import CommandParser
+from django.db import transaction
 
 from clients_app import scopes
 from clients_app.managing import create
 from clients_app.models import Client
+from lmsp_site import audit_log
 from lmsp_site.address import url
-from lmsp_site.audit_log import Actor
+from lmsp_site.audit_log import Action, Actor
 from lmsp_site.configuration import REPOSITORY
 from lmsp_site.management.base import ServiceCommand
 from models_app import catalog
@@ -41,7 +43,9 @@ class Command(ServiceCommand):
         users = get_user_model().objects
         if not users.filter(is_superuser=True).exists():
             answer["password"] = secrets.token_urlsafe(15)
-            users.create_superuser(_ADMIN, password=answer["password"])
+            with transaction.atomic():
+                admin = users.create_superuser(_ADMIN, password=answer["password"])
+                audit_log.record(Actor.command_line(), Action.CREATED, admin, is_superuser=True)
         if not Client.objects.exists():
             _, answer["token"] = create(_CLIENT, list(scopes.ALL), Actor.command_line())
         return answer

@@ -1,10 +1,7 @@
-/* A client's page: the plot of what it has had, and a question before what cannot be undone. */
+/* A client's page: the plot of what it has had. */
 "use strict";
 
 (() => {
-  for (const form of document.querySelectorAll("form[data-ask]")) {
-    form.addEventListener("submit", (event) => { if (!confirm(form.dataset.ask)) event.preventDefault(); });
-  }
   const place = document.getElementById("plot-usage");
   if (!place) return;
   const days = JSON.parse(place.dataset.days);

@@ -47,7 +47,7 @@
       }
     }
     if (!running.length) {
-      const idle = made("p", "idle", "Nothing runs. New tasks show here as soon as they are claimed.");
+      const idle = made("p", "idle", "Nothing runs. New tasks show here as soon as they are claimed; on its page a model can be tried.");
       if (!place.querySelector(".idle")) place.replaceChildren(idle);
     }
   }
@@ -74,7 +74,7 @@
     say("identity", `${service.name} · version ${service.version} · LMSP ${service.protocol_version} · ${service.id}`);
     say("tile-disk", sized(storage.free_bytes));
     say("tile-reserve", `${sized(storage.reserve_bytes)} in reserve`);
-    by("models").replaceChildren(...(state.models.length ? state.models.map(modelOf) : [made("p", "idle", "There is no model yet: `manage.py add_model PATH --id ID` adds one.")]));
+    by("models").replaceChildren(...(state.models.length ? state.models.map(modelOf) : [made("p", "idle", "There is no model yet. Models, in the menu, has a page that adds one; Model pulls brings one from the hub.")]));
     facts("storage", [
       ["Database", `${sized(storage.database_bytes)}${storage.wal_bytes ? `, and ${sized(storage.wal_bytes)} of write-ahead log` : ""}`],
       ["Kept for", `${retention.days} days; the oldest finished task is ${forecast.days_kept} days old`],

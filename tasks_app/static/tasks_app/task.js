@@ -3,16 +3,13 @@
 
 (() => {
   const page = document.getElementById("task");
-  for (const form of document.querySelectorAll("form[data-ask]")) {
-    form.addEventListener("submit", (event) => { if (!confirm(form.dataset.ask)) event.preventDefault(); });
-  }
   if (!page || page.dataset.finished) return;
   const text = document.getElementById("text");
   const log = document.getElementById("log");
   let after = Number(page.dataset.last);
   /* A button that was pressed leads somewhere by itself. */
   let leaving = false;
-  document.addEventListener("submit", () => { leaving = true; });
+  document.addEventListener("submit", (event) => { leaving = !event.defaultPrevented; });
 
   function event(entry) {
     after = entry.sequence_number;

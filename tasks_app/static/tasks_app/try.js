@@ -19,10 +19,10 @@
     link.hidden = true;
     try {
       const told = await (await post(form.action, sent())).json();
+      if (told.page) { link.href = told.page; link.textContent = told.page_name; link.hidden = false; }
       if (told.error) { ended(told.error); return; }
       halt = told.stop;
-      link.href = told.page;
-      link.hidden = stop.hidden = false;
+      stop.hidden = false;
       follow(told.task_id);
     } catch {
       ended("The service did not take it. Load this page again: it may have restarted, or you may have been signed out.");

@@ -1,0 +1,1 @@
+"""How dates are written on pages, by language; Django looks here."""
