@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from django.conf import settings
@@ -38,6 +38,7 @@ from tasks_app import (
     statistics,
     storage,
     tools,
+    wakeup,
 )
 from tasks_app.lifecycle import Fenced, Orphan, Run
 from tasks_app.models import Task
@@ -49,7 +50,9 @@ from tasks_app.storage import Stopping
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_LOOK_SECONDS = 0.02  # While the engine is silent: how soon a cancel is seen.
+_LOOK_SECONDS = 0.02  # While an engine is loaded: how soon a cancel is seen.
+# While one generates a cancel wakes its worker; that can be lost, and this is how late the cancel is seen then.
+_LOOK_ANYWAY_SECONDS = 0.25
 _PROGRESS_SECONDS = 0.5
 _ENGINE_PATIENCE_SECONDS = 30.0  # For a host that is being restarted.
 _LOST_WHILE_LOADING = frozenset({"engine_died", "unloaded"})
@@ -172,19 +175,24 @@ class Attempt:
         self._show({"phase": "waiting", "reason": reason})
 
     def _generate(self, address: EngineAddress, generation: Generation) -> None:
-        heard = time.monotonic()
+        heard = looked = time.monotonic()
+        wakes = _wake_ups(ownership.own_name())
         with generation:
+            generation.wake_on(wakes.fileno())
             while True:
                 ownership.beat()
-                message = generation.next(_LOOK_SECONDS)
+                message = generation.next(_LOOK_ANYWAY_SECONDS)
+                now = time.monotonic()
                 if message is not None:
-                    heard = time.monotonic()
+                    heard = now
                 elif self._should_be_heard():
                     _check_silence(heard)
-                if message is None or isinstance(message, Progress):
+                # Whoever writes finds out by writing.
+                if (message is None and wakes.take()) or now > looked + _LOOK_ANYWAY_SECONDS:
+                    looked = now
                     self._look()
-                    if message:
-                        self._show({"phase": message.phase, "done": message.done, "total": message.total})
+                if isinstance(message, Progress):
+                    self._show({"phase": message.phase, "done": message.done, "total": message.total})
                 elif isinstance(message, Admitted):
                     self._admitted = True
                     self._place = (message.slot, address.fingerprint)
@@ -348,6 +356,11 @@ def resume_point(progress: snapshot.Progress) -> Resume | None:
     if not progress.tokens or progress.slot is None:
         return None
     return Resume(slot=progress.slot, tokens=progress.tokens, rows=progress.rows)
+
+
+@cache
+def _wake_ups(owner: str) -> wakeup.Listener:
+    return wakeup.Listener.for_owner(owner)
 
 
 def _check_silence(heard: float) -> None:

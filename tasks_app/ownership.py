@@ -15,6 +15,7 @@ from pathlib import Path
 from django.conf import settings
 
 from lmsp_site import file_lock
+from tasks_app import wakeup
 
 _BEAT_SECONDS = 1.0
 _last_beat = 0.0
@@ -40,6 +41,11 @@ def own_name() -> str:
     To be called after the last fork: a lock taken before would live on in the children.
     """
     return _own(os.getpid())[0]
+
+
+def is_own(owner: str) -> bool:
+    """Tell whether this process is the one called `owner`."""
+    return owner.startswith(f"worker-{os.getpid()}-")
 
 
 def beat() -> None:
@@ -91,4 +97,5 @@ def forget_dead() -> None:
     """Remove the lock files of owners that have ended and hold no task any more."""
     for path in _directory().iterdir():
         if is_dead(path.name):
+            wakeup.forget(path.name)
             path.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import orjson
 from django.db import connection, transaction
 
-from tasks_app import event_log, idempotency, responses, snapshot, statistics, usage, wakeup
+from tasks_app import event_log, idempotency, ownership, responses, snapshot, statistics, usage, wakeup
 from tasks_app.output import Output
 from tasks_app.responses import Subject
 from tasks_app.states import FINISHED, EventType, Status
@@ -200,6 +200,8 @@ def _write(plan: Plan) -> bool:
         idempotency.store_results(plan.results)
     if plan.events:
         wakeup.after_commit(*(task_id for task_id, *_ in plan.events))
+    owners = {change.record.owner for change in plan.changes if change.record.owner}
+    wakeup.owners_after_commit(owner for owner in owners if not ownership.is_own(owner))
     return True
 
 

@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 import tempfile
+from collections.abc import Iterable
 from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
@@ -36,6 +37,23 @@ def queue_after_commit() -> None:
     transaction.on_commit(partial(_send, _QUEUE, [b""]))
 
 
+def owners_after_commit(owners: Iterable[str]) -> None:
+    """Once the present transaction is committed, tell the workers that hold tasks to see whether they still do."""
+    for owner in owners:
+        transaction.on_commit(partial(_send, _topic_of(owner), [b""]))
+
+
+def forget(owner: str) -> None:
+    """Remove what a worker that is dead has left behind."""
+    for path in _directory().glob(f"{_topic_of(owner)}-*"):
+        path.unlink(missing_ok=True)
+
+
+def _topic_of(owner: str) -> str:
+    # Of its random part as much as is surely its own: a socket's address has to be short.
+    return f"w{owner[-8:]}"
+
+
 @cache
 def _directory() -> Path:
     # Beside the database where the path is short enough for a socket address.
@@ -55,7 +73,7 @@ def _send(topic: str, payloads: list[bytes]) -> None:
     sender = _sender()
     directory = _directory()
     for name in os.listdir(directory):  # noqa: PTH208 - after every commit: paths cost more than the datagrams
-        if not name.startswith(topic):
+        if not name.startswith(f"{topic}-"):
             continue
         try:
             for payload in payloads:
@@ -84,6 +102,11 @@ class Listener:
     def for_queue(cls) -> Self:
         """Hear that something may be claimable."""
         return cls(_QUEUE)
+
+    @classmethod
+    def for_owner(cls, owner: str) -> Self:
+        """Hear that a task which `owner` holds was changed by somebody else."""
+        return cls(_topic_of(owner))
 
     def fileno(self) -> int:
         """Return the descriptor to wait on."""

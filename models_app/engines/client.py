@@ -215,6 +215,10 @@ class Generation:
             self._channel.close()
             raise EngineUnavailable(f"the engine went away: {error}") from error
 
+    def wake_on(self, descriptor: int) -> None:
+        """Have `next` return at once, too, when there is something to read from `descriptor`."""
+        self._channel.wake_on(descriptor)
+
     def next(self, timeout: float) -> Message | None:
         """Wait up to `timeout` seconds for the next message; `None` when none came, and after the last one."""
         if self._error is not None:
@@ -281,12 +285,16 @@ class _Channel:
         self._socket.settimeout(_PATIENCE)
         self._socket.sendall(wire.encode(message))
 
+    def wake_on(self, descriptor: int) -> None:
+        self._readable.register(descriptor, select.POLLIN)
+
     def receive(self, timeout: float) -> dict[str, Any] | None:
-        """Return the next message, or `None` if it is not complete within `timeout` seconds."""
+        """Return the next message, or `None` if it is not complete within `timeout` seconds, or before a wake-up."""
         deadline = time.monotonic() + timeout
         while not self._received:
             remaining = max(0.0, deadline - time.monotonic())
-            if not self._readable.poll(math.ceil(remaining * 1000)):
+            ready = self._readable.poll(math.ceil(remaining * 1000))
+            if all(descriptor != self._socket.fileno() for descriptor, _ in ready):
                 return None
             data = self._socket.recv(65536)
             if not data:

@@ -3,11 +3,13 @@
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from models_app.engines import wire
 from tests.api.bodies import STORY, body
 from tests.api.engine import computes, info
 from tests.service import Service, eventually
@@ -64,6 +66,19 @@ def test_a_running_task_is_cancelled_and_the_engine_stops(service: Service, http
     assert message["status"] == "incomplete"
     assert message["content"][0]["text"] == "".join(event.get("delta", "") for event in log)
     assert cancelled["usage"]["output_tokens"] < 1500
+
+
+def test_a_cancel_of_which_the_worker_is_not_told_is_seen_all_the_same(own_service: Service) -> None:
+    task_id = own_service.create(STORY, max_output_tokens=1500)["id"]
+    eventually(lambda: own_service.task(task_id)["usage"]["output_tokens"] > 2, 60)
+    wake_ups = Path(wire.socket_address(own_service.data_dir / "run", "wake-tasks-00000000")).parent / "wake"
+    told = list(wake_ups.glob("w*"))
+    assert told
+    for socket in told:
+        socket.unlink()
+    answer = own_service.request("POST", f"/v1/tasks/{task_id}/cancel")
+    assert answer.json()["status"] == "cancelled"
+    eventually(lambda: not computes(own_service), 5)
 
 
 def test_a_long_prefill_is_broken_off(service: Service, http: httpx.Client) -> None:
