@@ -13,8 +13,10 @@ from models_app.engines.base import EngineAddress
 from models_app.engines.client import EngineUnavailable, announce
 from models_app.models import LanguageModel
 
-# To ask the engine host costs as much as half of what is won.
+# To ask the engine host costs a tenth of what is won.
 _REMEMBERED_SECONDS = 10.0
+# Where host or engine hang, their callers must not.
+_PATIENCE_SECONDS = 0.05
 
 _lock = threading.Lock()
 _addresses: dict[str, tuple[float, EngineAddress | None]] = {}
@@ -28,18 +30,20 @@ def prompt(model: LanguageModel, tokens: Sequence[int]) -> None:
         return
     try:
         if address := _address(spec.key):
-            announce(address, tokens)
+            announce(address, tokens, _PATIENCE_SECONDS)
     except EngineUnavailable:
-        with _lock:
-            _addresses.pop(spec.key, None)
+        _remember(spec.key, None)
 
 
 def _address(key: str) -> EngineAddress | None:
-    now = time.monotonic()
     with _lock:
         asked_at, address = _addresses.get(key, (-_REMEMBERED_SECONDS, None))
-    if now - asked_at >= _REMEMBERED_SECONDS:
-        address = loading.host().find(key)
-        with _lock:
-            _addresses[key] = (now, address)
+    if time.monotonic() - asked_at >= _REMEMBERED_SECONDS:
+        address = loading.host().find(key, _PATIENCE_SECONDS)
+        _remember(key, address)
     return address
+
+
+def _remember(key: str, address: EngineAddress | None) -> None:
+    with _lock:
+        _addresses[key] = (time.monotonic(), address)

@@ -125,18 +125,18 @@ class HostClient:
         """Have the host go by these rules from now on; return its process id. Raises `EngineUnavailable`."""
         return int(self._ask({"op": "govern", "rules": rules.to_dict()}, timeout)["pid"])
 
-    def find(self, key: str) -> EngineAddress | None:
+    def find(self, key: str, timeout: float = _PATIENCE) -> EngineAddress | None:
         """Return the engine of `key` if it is in memory now."""
-        models = self.list()
+        models = self.list(timeout)
         return next((_address_of(model) for model in models if model["key"] == key and model["state"] == "ready"), None)
 
-    def list(self) -> list[dict[str, Any]]:
+    def list(self, timeout: float = _PATIENCE) -> list[dict[str, Any]]:
         """What is in memory: for each model its `key`, its `state`, and what belongs to that.
 
         `waiting` for room has a `reason`, `loading` its `progress`, and `ready` its address and
         `idle_seconds`, which is `None` while it is in use or about to be.
         """
-        models: list[dict[str, Any]] = self.describe()["models"]
+        models: list[dict[str, Any]] = self.describe(timeout)["models"]
         return models
 
     def describe(self, timeout: float = _PATIENCE) -> dict[str, Any]:
@@ -184,10 +184,10 @@ def engine_info(address: EngineAddress) -> dict[str, Any]:
     return reply
 
 
-def announce(address: EngineAddress, prompt: Sequence[int]) -> None:
+def announce(address: EngineAddress, prompt: Sequence[int], timeout: float = _PATIENCE) -> None:
     """Tell an engine of a prompt whose request is about to come. Raises `EngineUnavailable`."""
     try:
-        with _Channel(address.socket) as channel:
+        with _Channel(address.socket, timeout) as channel:
             channel.send({"op": "prepare", "prompt": prompt})
     except OSError as error:
         raise EngineUnavailable(f"the engine is not there: {error}") from error
@@ -275,6 +275,7 @@ class _Channel:
     """A connection on which the caller decides how long to wait. `OSError` and `EOFError` mean that it broke."""
 
     def __init__(self, address: str, patience: float = _PATIENCE) -> None:
+        self._patience = patience
         self._socket = wire.connect(address, patience)
         self._readable = select.poll()
         self._readable.register(self._socket, select.POLLIN)
@@ -282,7 +283,7 @@ class _Channel:
         self._received: deque[dict[str, Any]] = deque()
 
     def send(self, message: dict[str, Any]) -> None:
-        self._socket.settimeout(_PATIENCE)
+        self._socket.settimeout(self._patience)
         self._socket.sendall(wire.encode(message))
 
     def wake_on(self, descriptor: int) -> None:
