@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -91,6 +92,11 @@ class Service:
     def database(self) -> Path:
         """The service's database."""
         return self.data_dir / "db.sqlite3"
+
+    def empty_log(self) -> None:
+        """Have all of the database in its file, and the write-ahead log empty."""
+        with closing(sqlite3.connect(self.database, timeout=20)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @property
     def model_file(self) -> Path:

@@ -1,7 +1,6 @@
 """What is measured: the running service, and the raw loop with the very settings that the service runs with."""
 
-import sqlite3
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -107,8 +106,7 @@ class Subjects:
     def fill(self) -> dict[str, Any]:
         """Have old finished tasks with a million events in the service's database, and all of it in its file."""
         filled = in_django(self.service.data_dir, "old_tasks", f"fill({_EVENTS})")
-        with closing(sqlite3.connect(self.service.database, timeout=20)) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.service.empty_log()
         return filled
 
     def stop_raw_loops(self) -> None:

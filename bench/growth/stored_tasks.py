@@ -2,10 +2,8 @@
 
 import http.client
 import shutil
-import sqlite3
 import statistics
 from collections.abc import Callable
-from contextlib import closing
 
 from bench import asking, costs
 from bench.growth.series import FLAT, Series
@@ -89,6 +87,5 @@ def _series(title: str, unit: str, points: list[tuple[int, float]]) -> Series:
 
 def _file_bytes(service: Service) -> int:
     """Return the length of the database, all of it in its file."""
-    with closing(sqlite3.connect(service.database, timeout=20)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    service.empty_log()
     return service.database.stat().st_size

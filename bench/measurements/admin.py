@@ -26,8 +26,8 @@ def measure(subjects: Subjects) -> list[Finding]:
     """
     service = subjects.service
     filled = in_django(service.data_dir, "many_tasks", f"fill({_TASKS})")
+    service.empty_log()
     with closing(sqlite3.connect(service.database, timeout=20)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         (client,) = connection.execute("SELECT id FROM clients WHERE name = 'second'").fetchone()
         (last,) = connection.execute("SELECT id FROM tasks ORDER BY id LIMIT 1 OFFSET 500000").fetchone()
     session = in_django(service.data_dir, "many_tasks", "sign_in('bench')")["session"]

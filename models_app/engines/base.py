@@ -5,7 +5,7 @@ cancelled. How it batches, caches and samples is its own business: `scheduler.Sl
 llama.cpp's primitives, and an engine that brings its own scheduler sits directly behind the same protocol.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -154,6 +154,20 @@ class GenerateRequest:
         if self.top_logprobs is not None and not 0 <= self.top_logprobs <= logprobs.MOST:
             raise RequestError(f"top_logprobs must lie between 0 and {logprobs.MOST}")
 
+    def require_fit(self, vocabulary_size: int, context_length: int) -> None:
+        """Raise `RequestError` unless a model with so many tokens, and a context of so many, can fulfil it."""
+        if len(self.prompt) >= context_length:
+            raise RequestError(
+                f"the prompt has {len(self.prompt)} tokens; with one of output only"
+                f" {context_length - 1} fit into the context",
+                "context_length_exceeded",
+            )
+        resumed = self.resume.tokens if self.resume else ()
+        if not (are_tokens(self.prompt, vocabulary_size) and are_tokens(resumed, vocabulary_size)):
+            raise RequestError("a token id is not in the vocabulary")
+        if not are_tokens((token for token, _ in self.sampling.logit_bias), vocabulary_size):
+            raise RequestError("logit_bias has a token id that is not in the vocabulary")
+
     def to_dict(self) -> dict[str, Any]:
         """The request as JSON has it."""
         return {
@@ -189,6 +203,12 @@ class GenerateRequest:
             raise
         except (KeyError, TypeError, ValueError) as error:
             raise RequestError(f"not a generation request: {error}") from error
+
+
+def are_tokens(ids: Iterable[int], vocabulary_size: int) -> bool:
+    """Tell whether all these are ids of tokens of a vocabulary of that size."""
+    known = range(vocabulary_size)
+    return all(token in known for token in ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from models_app.engines.base import DecodeError, GenerateRequest, RequestError
+from models_app.engines import failures
+from models_app.engines.base import DecodeError, GenerateRequest
 from models_app.engines.grammar import Compiler, GrammarError, Vocabulary
 from models_app.engines.logit_sampler import LogitSampler
-from models_app.engines.messages import Admitted, Failed, Finished, Message, Progress, Replayed, Tokens
+from models_app.engines.messages import Admitted, Finished, Message, Progress, Replayed, Tokens
 from models_app.engines.transcript import Transcript
 
 Choose = Callable[[NDArray[np.float32]], tuple[int, bool]]
@@ -150,17 +151,7 @@ class DynamicLoop:
     def submit(self, key: int, request: GenerateRequest) -> None:
         """Queue a request; `RequestError` where it does not fit this model."""
         vocabulary = self._runner.vocabulary
-        if len(request.prompt) >= self.context_length:
-            raise RequestError(
-                f"the prompt has {len(request.prompt)} tokens; with one of output only"
-                f" {self.context_length - 1} fit into the context",
-                "context_length_exceeded",
-            )
-        resumed = request.resume.tokens if request.resume else ()
-        if not all(0 <= token < vocabulary.size for tokens in (request.prompt, resumed) for token in tokens):
-            raise RequestError("a token id is not in the vocabulary")
-        if not all(0 <= token < vocabulary.size for token, _ in request.sampling.logit_bias):
-            raise RequestError("logit_bias has a token id that is not in the vocabulary")
+        request.require_fit(vocabulary.size, self.context_length)
         self._waiting.append(_Sequence(key, request, vocabulary, self.context_length))
 
     def prepare(self, prompt: Sequence[int]) -> None:
@@ -265,10 +256,7 @@ class DynamicLoop:
         self._leave(sequence)
 
     def _fail(self, sequence: _Sequence, error: DecodeError | GrammarError) -> None:
-        if isinstance(error, GrammarError):
-            self._say(sequence, Failed("grammar_error", f"The grammar of the output cannot be followed: {error}"))
-        else:
-            self._say(sequence, Failed("engine_error", str(error)))
+        self._say(sequence, failures.of(error))
         self._leave(sequence)
 
     def _leave(self, sequence: _Sequence) -> None:

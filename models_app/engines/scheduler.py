@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from models_app.engines import checkpoints
-from models_app.engines.base import DecodeError, GenerateRequest, RequestError
+from models_app.engines import checkpoints, failures
+from models_app.engines.base import DecodeError, GenerateRequest, are_tokens
 from models_app.engines.grammar import GrammarError
 from models_app.engines.logprobs import TokenLogprob
-from models_app.engines.messages import Admitted, Failed, Finished, Message, Progress, Replayed, Tokens
+from models_app.engines.messages import Admitted, Finished, Message, Progress, Replayed, Tokens
 from models_app.engines.prefixes import PrefixCache
 from models_app.engines.sequence import SlotSequence
 from models_app.engines.slots import SlotModel
@@ -102,25 +102,14 @@ class SlotScheduler:
 
     def submit(self, key: int, request: GenerateRequest) -> None:
         """Queue a request; `RequestError` where it does not fit this model."""
-        if len(request.prompt) >= self.context_length:
-            raise RequestError(
-                f"the prompt has {len(request.prompt)} tokens; with one of output only"
-                f" {self.context_length - 1} fit into the context",
-                "context_length_exceeded",
-            )
-        resumed = request.resume.tokens if request.resume else ()
-        known = range(self._model.vocabulary.size)
-        if not all(token in known for tokens in (request.prompt, resumed) for token in tokens):
-            raise RequestError("a token id is not in the vocabulary")
-        if not all(token in known for token, _ in request.sampling.logit_bias):
-            raise RequestError("logit_bias has a token id that is not in the vocabulary")
+        request.require_fit(self._model.vocabulary.size, self.context_length)
         transcript = Transcript(request, self._model.vocabulary, self.context_length)
         self._waiting.append(SlotSequence(key, self._arrivals, request, transcript))
         self._arrivals += 1
 
     def prepare(self, prompt: Sequence[int]) -> None:
         """Read the first chunk of a prompt that is about to be submitted, once there is nothing else to do."""
-        if len(prompt) < self.context_length and all(token in range(self._model.vocabulary.size) for token in prompt):
+        if len(prompt) < self.context_length and are_tokens(prompt, self._model.vocabulary.size):
             self._expected.append(prompt)
 
     def cancel(self, key: int) -> None:
@@ -284,10 +273,7 @@ class SlotScheduler:
         self._leave(sequence)
 
     def _fail(self, sequence: SlotSequence, error: DecodeError | GrammarError) -> None:
-        if isinstance(error, GrammarError):
-            self._say(sequence, Failed("grammar_error", f"The grammar of the output cannot be followed: {error}"))
-        else:
-            self._say(sequence, Failed("engine_error", str(error)))
+        self._say(sequence, failures.of(error))
         self._leave(sequence)
 
     def _leave(self, sequence: SlotSequence) -> None:
