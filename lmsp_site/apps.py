@@ -1,7 +1,13 @@
 """The service as a Django app: it owns the table service_config."""
 
+from importlib import import_module
+from typing import Any
+
 from django.apps import AppConfig, apps
-from django.contrib.admin.apps import AdminConfig
+from django.conf import settings
+from django.contrib.admin.apps import SimpleAdminConfig
+from django.contrib.admin.checks import check_admin_app
+from django.core import checks
 from django.db.models.signals import post_migrate
 
 
@@ -18,16 +24,22 @@ class LmspSiteConfig(AppConfig):
         post_migrate.connect(roles.bring_up_to_date, sender=apps.get_app_config("sessions"))
 
 
-class ServiceAdminConfig(AdminConfig):
-    """Django's admin with a start page of this service."""
+class ServiceAdminConfig(SimpleAdminConfig):
+    """Django's admin with a start page of this service.
+
+    Its pages are registered with the addresses (``urls.py``): workers and commands show none, and start in half the
+    time without them.
+    """
 
     default_site = "lmsp_site.admin_site.ServiceAdminSite"
 
     def ready(self) -> None:
-        """Find all pages, replace the runner's, which register themselves after ours, and how JSON is shown."""
+        """Have the pages checked with everything else."""
         super().ready()
-        from lmsp_site import admin_json
-        from tasks_app.admin import jobs
+        checks.register(_check_pages, checks.Tags.admin)
 
-        jobs.take_over()
-        admin_json.take_over()
+
+def _check_pages(app_configs: Any, **options: Any) -> list[checks.CheckMessage]:
+    import_module(settings.ROOT_URLCONF)
+    messages: list[checks.CheckMessage] = check_admin_app(app_configs, **options)
+    return messages

@@ -3,11 +3,14 @@
 from django.contrib import admin
 from django.urls import include, path
 
+from lmsp_site import admin_pages
 from lmsp_site.health import Discovery, Live, Ready
 from lmsp_site.openapi.views import Description, Page
 from models_app.views import ModelDetail, ModelList
 from tasks_app import statistics
 from tasks_app.metrics.view import Metrics
+
+admin_pages.register()
 
 urlpatterns = [
     path(".well-known/lmsp", Discovery.as_view(), name="discovery"),

@@ -1,12 +1,16 @@
 """The real service as a test sees it: a process tree, a data directory, and HTTP."""
 
+import atexit
+import functools
 import json
 import os
+import shutil
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -59,6 +63,8 @@ class Service:
             "LMSP_LOG_LEVEL": "INFO",
             # Two threads of one engine starve each other where tests use the same cores.
             "LMSP_ENGINE_THREADS": "1",
+            # A service that starts some hundred times need not be compiled each time.
+            "PYTHONDONTWRITEBYTECODE": "",
             **environment,
         }
         self.log = data_dir.parent / f"{data_dir.name}.log"
@@ -71,9 +77,9 @@ class Service:
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
-        self.manage("add_model", str(demo_model()), "--id", MODEL)
-        paired = self.manage("create_client", "tests")
-        self.token, self.client_id = paired["token"], paired["client_id"]
+        template = _with_model_and_client()
+        shutil.copytree(template.data_dir, self.data_dir, copy_function=_copy_but_link_models, dirs_exist_ok=True)
+        self.token, self.client_id = template.token, template.client_id
         self.start()
         return self
 
@@ -226,6 +232,26 @@ class Service:
         findings = self.manage("check_log", check=False)
         assert findings["violations"] == []
         return findings
+
+
+@functools.cache
+def _with_model_and_client() -> Service:
+    """Return what every service starts from, made once by the commands that an operator would use."""
+    made = Service(Path(tempfile.mkdtemp(prefix="lmsp-tests-template-")))
+    atexit.register(shutil.rmtree, made.data_dir, ignore_errors=True)
+    made.manage("add_model", str(demo_model()), "--id", MODEL)
+    paired = made.manage("create_client", "tests")
+    made.token, made.client_id = paired["token"], paired["client_id"]
+    return made
+
+
+def _copy_but_link_models(source: str, target: str) -> None:
+    # A link cannot reach another file system.
+    same = Path(source).stat().st_dev == Path(target).parent.stat().st_dev
+    if same and source.endswith(".gguf"):
+        os.link(source, target)
+    else:
+        shutil.copy2(source, target)
 
 
 def _runs(pid: int) -> bool:

@@ -14,6 +14,8 @@ from tests.api.bodies import STORY, TOO_LONG
 from tests.service import MODEL, Service, eventually
 
 HI: Any = [{"role": "user", "content": "Hi"}]
+# The tokens by which the demo model ends an answer are never drawn.
+NEVER_ENDING = {"0": -100, "2": -100}
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +129,12 @@ def test_a_generation_that_fails_is_an_exception_and_is_not_sent_again(
 
     def generate() -> Any:
         answer: Any = official.with_options(max_retries=2).chat.completions.create(
-            model=MODEL, messages=said, max_tokens=2000, stream=stream, metadata={"name": name}
+            model=MODEL,
+            messages=said,
+            max_tokens=2000,
+            stream=stream,
+            metadata={"name": name},
+            logit_bias=NEVER_ENDING,
         )
         return list(answer)
 

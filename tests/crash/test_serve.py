@@ -34,7 +34,8 @@ def test_a_second_service_on_the_data_directory_is_refused(own_service: Service)
     assert own_service.process is not None
     assert second.returncode == 1
     assert second.stderr == f"A service runs on this data directory already: process {own_service.process.pid}.\n"
-    assert sorted(own_service.processes()) == sorted(before)
+    # The last workers may start only when it already answers.
+    assert set(before) <= set(own_service.processes())
     assert own_service.is_ready()
 
 

@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 class Command(BaseCommand):
     """``serve``: migrate, recover, then run engine host, workers and web server until told to stop."""
 
+    requires_system_checks = ()
     help = "Run the whole service until SIGTERM or Ctrl-C. What is unfinished then goes on at the next start."
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -10,6 +10,7 @@ from tasks_app import ownership, queue
 class Command(BaseCommand):
     """``run_workers``: django-q2's cluster, with as many workers as tasks may run at once."""
 
+    requires_system_checks = ()
     help = "Run the workers that claim and run tasks, until SIGTERM."
 
     def handle(self, *args: Any, **options: Any) -> None:
