@@ -12,6 +12,7 @@ from bench.client import Answer
 from bench.costs import Cost
 from bench.prompts import Chat
 from bench.subjects import Subjects
+from models_app.engines import chunks
 from models_app.engines.llamacpp_context import PREFILL_CHUNK
 
 SETTLE = 0.3
@@ -135,7 +136,10 @@ def _check(
     # The raw loop prefills as it is fastest. Other borders between chunks give other bits: where that chose another
     # token, it has to choose the service's with the service's borders. How many sequences run side by side changes
     # nothing for the demo model.
-    again = [subjects.raw.generate([prompt], tokens, chunk=PREFILL_CHUNK) for prompt in prompts]
+    again = [
+        subjects.raw.generate([prompt], tokens, borders=[list(chunks.borders(len(prompt), PREFILL_CHUNK))])
+        for prompt in prompts
+    ]
     if texts != [result["texts"][0] for result in again]:
         raise DifferentOutput("the service's text is not the raw loop's")
     if generated != [len(result["tokens"][0]) for result in again]:

@@ -46,9 +46,11 @@ class RawLoop:
         tokens: list[int] = self._ask({"op": "tokenize", "messages": messages})["tokens"]
         return tokens
 
-    def generate(self, prompts: list[list[int]], tokens: int, *, chunk: int = 0) -> dict[str, Any]:
+    def generate(
+        self, prompts: list[list[int]], tokens: int, *, borders: list[list[int]] | None = None
+    ) -> dict[str, Any]:
         """Have all prompts decoded side by side; see `raw_loop`."""
-        return self._ask({"op": "generate", "prompts": prompts, "tokens": tokens, "chunk": chunk})
+        return self._ask({"op": "generate", "prompts": prompts, "tokens": tokens, "borders": borders})
 
     def cpu(self) -> float:
         """Return the processor time that it has used, in seconds."""

@@ -9,11 +9,11 @@ It reads one JSON object a line from stdin, answers each with one on stdout, and
 
 ``{"op": "tokenize", "messages": [{"role", "content"}, ...]}``
     the prompt that the model's own template makes of a chat: ``{"tokens": [...]}``
-``{"op": "generate", "prompts": [[...], ...], "tokens": N, "chunk": C}``
-    greedy decoding of all prompts side by side, N tokens each, or fewer where one of them ends before; the prompts are
-    prefilled in chunks of C tokens (0: each whole). ``{"seconds", "first_token", "prefill", "tokens": [[...], ...],
-    "texts": [...]}``: the clock starts before the prefill and ends with the last token; ``first_token`` is when the
-    first prompt has its first one, and ``prefill`` when all have.
+``{"op": "generate", "prompts": [[...], ...], "tokens": N, "borders": [[...], ...]}``
+    greedy decoding of all prompts side by side, N tokens each, or fewer where one of them ends before; the prefill of
+    each prompt is cut at its borders (without them: not at all). ``{"seconds", "first_token", "prefill", "tokens":
+    [[...], ...], "texts": [...]}``: the clock starts before the prefill and ends with the last token; ``first_token``
+    is when the first prompt has its first one, and ``prefill`` when all have.
 """
 
 import argparse
@@ -21,6 +21,7 @@ import ctypes
 import json
 import sys
 import time
+from itertools import pairwise
 from typing import Any
 
 import llama_cpp.llama_cpp as llama
@@ -81,15 +82,15 @@ class RawLoop:
         count = llama.llama_tokenize(self._vocabulary, text.raw[:length], length, tokens, room, False, True)
         return list(tokens[:count])
 
-    def generate(self, prompts: list[Tokens], count: int, chunk: int = 0) -> dict[str, Any]:
+    def generate(self, prompts: list[Tokens], count: int, borders: list[list[int]] | None = None) -> dict[str, Any]:
         """Decode `count` tokens greedily for each of the prompts, side by side, and say how long that took."""
-        size = chunk or LARGEST_PREFILL
+        cuts = borders or [list(range(LARGEST_PREFILL, len(prompt), LARGEST_PREFILL)) for prompt in prompts]
         # One prompt after the other: llama.cpp splits a decode of several where their lengths differ, which costs more
         # than the one or two per cent of the prefill that are won where they do not.
         began = time.perf_counter()
         feed = []
         for sequence, prompt in enumerate(prompts):
-            feed.append(self._prefill(sequence, prompt, size))
+            feed.append(self._prefill(sequence, prompt, cuts[sequence]))
             if sequence == 0:
                 first_token = time.perf_counter()
         prefilled = time.perf_counter()
@@ -104,18 +105,18 @@ class RawLoop:
             "texts": [self._text(output) for output in outputs],
         }
 
-    def _prefill(self, sequence: int, prompt: Tokens, size: int) -> int:
-        """Read a prompt in chunks of `size` tokens and return the first token of its output."""
+    def _prefill(self, sequence: int, prompt: Tokens, cuts: list[int]) -> int:
+        """Read a prompt, cut at some places, and return the first token of its output."""
         batch = self._prefill_batch
-        for start in range(0, len(prompt), size):
-            part = prompt[start : start + size]
+        for start, end in pairwise([0, *cuts, len(prompt)]):
+            part = prompt[start:end]
             for row, token in enumerate(part):
                 batch.token[row] = token
                 batch.pos[row] = start + row
                 batch.n_seq_id[row] = 1
                 batch.seq_id[row][0] = sequence
                 batch.logits[row] = False
-            batch.logits[len(part) - 1] = start + size >= len(prompt)
+            batch.logits[len(part) - 1] = end == len(prompt)
             batch.n_tokens = len(part)
             self._run(batch)
         return int(self._logits(1)[0].argmax())
@@ -191,7 +192,7 @@ def main() -> None:
         if request["op"] == "tokenize":
             answer = {"tokens": loop.tokenize(request["messages"])}
         else:
-            answer = loop.generate(request["prompts"], request["tokens"], request.get("chunk", 0))
+            answer = loop.generate(request["prompts"], request["tokens"], request.get("borders"))
         print(json.dumps(answer), flush=True)
 
 

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from clients_app import scopes, tokens
 from clients_app.pairing.models import GuessCount, Pairing
+from lmsp_site import rows
 from lmsp_site.ids import new_id
 from lmsp_site.models import MOST_REQUESTS_PER_MINUTE
 
@@ -27,7 +28,7 @@ def _all_scopes() -> list[str]:
 
 
 _ADMITTED = (
-    "SELECT * FROM clients WHERE (token_hash IN ({places}) OR previous_token_hash IN ({places}))"
+    "(token_hash IN ({places}) OR previous_token_hash IN ({places}))"
     " AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > %s)"
 )
 
@@ -48,8 +49,7 @@ class ClientQuerySet(models.QuerySet["Client"]):
         places = ", ".join(["%s"] * len(hashes))
         values = [*hashes, *hashes, connection.ops.adapt_datetimefield_value(now)]
         found: dict[str, Client] = {}
-        # Every request comes here: the ORM would make the statement anew for each of them.
-        for client in self.raw(_ADMITTED.format(places=places), values) if hashes else ():
+        for client in rows.select(self.model, _ADMITTED.format(places=places), values) if hashes else ():
             found[client.token_hash] = client
             if client.previous_token_hash and client.previous_token_until and client.previous_token_until > now:
                 found[client.previous_token_hash] = client

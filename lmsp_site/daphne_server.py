@@ -155,11 +155,10 @@ class _Channel(http.HTTPChannel):  # type: ignore[misc]
 class _Request(WebRequest):  # type: ignore[misc]
     """One request, whose body is measured while it comes."""
 
-    # Nobody asks Twisted for a form's fields, and large ones would keep all streams waiting while it reads them.
-    _parsePOSTFormSubmission = False  # noqa: N815
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # Nobody asks Twisted for a form's fields, and large ones would keep all streams waiting while it reads them.
+        self._parsePOSTFormSubmission = False
         self._length = 0
 
     def __repr__(self) -> str:
@@ -212,6 +211,9 @@ class _Factory(HTTPFactory):  # type: ignore[misc]
         channel: _Channel = http.HTTPFactory.buildProtocol(self, addr)
         channel.requestFactory = _Request
         return channel
+
+    def log(self, request: http.Request) -> None:
+        """Keep no log of each access; Twisted's would be made, and then dropped."""
 
     def acceptableProtocols(self) -> list[bytes]:  # noqa: N802
         """Return what an encrypted connection may speak: HTTP/2 would pass by all of this."""

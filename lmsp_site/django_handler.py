@@ -13,12 +13,14 @@ from django.conf import settings
 from django.core import signals
 from django.core.handlers.asgi import ASGIHandler, get_script_prefix
 from django.core.handlers.base import BaseHandler
+from django.core.handlers.exception import convert_exception_to_response
 from django.urls import set_script_prefix
 
 from lmsp_site.asgi_http import CallerGone, Receive, Scope, Send, read_body
 from lmsp_site.database_threads import reads, writes
 
 _SAFE = {"GET", "HEAD", "OPTIONS"}
+_API = "/v1/"
 
 
 class _Answer(NamedTuple):
@@ -34,6 +36,7 @@ class Handler(ASGIHandler):
         # Not ASGIHandler's, which adapts the middlewares to the event loop.
         BaseHandler.__init__(self)
         self.load_middleware(is_async=False)
+        self._api = _Api()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # type: ignore[override]
         """Answer one request. What streams is no view of Django's: an answer is sent whole."""
@@ -51,13 +54,30 @@ class Handler(ASGIHandler):
         set_script_prefix(get_script_prefix(scope))
         signals.request_started.send(sender=self.__class__, scope=scope)
         request, refusal = self.create_request(scope, BytesIO(body))
-        response: Any = refusal if request is None else self.get_response(request)
+        handler = self._api if scope["path"].startswith(_API) else self
+        response: Any = refusal if request is None else handler.get_response(request)
         try:
             # A file is read here, too, and not on the event loop.
             content = b"".join(response) if response.streaming else response.content
+            response.setdefault("Content-Length", str(len(content)))
             headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in response.items()]
             cookies = [(b"Set-Cookie", morsel.OutputString().encode("ascii")) for morsel in response.cookies.values()]
             return _Answer(response.status_code, headers + cookies, content)
         finally:
             # This is the signal of the request's end as well.
             response.close()
+
+
+class _Api(BaseHandler):
+    """Calls of the API: the middlewares are for pages, with their sessions, forms and messages."""
+
+    def __init__(self) -> None:
+        self.load_middleware()
+
+    def load_middleware(self, is_async: bool = False) -> None:
+        """Load none."""
+        del is_async
+        self._view_middleware: list[Any] = []
+        self._template_response_middleware: list[Any] = []
+        self._exception_middleware: list[Any] = []
+        self._middleware_chain = convert_exception_to_response(self._get_response)  # type: ignore[attr-defined]

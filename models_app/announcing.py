@@ -1,7 +1,7 @@
 """Telling an engine of a prompt while its task is still being stored, so that both go on at the same time.
 
-The engine reads the first chunk meanwhile. Nothing depends on it: a prompt that was not announced, or whose task was
-not stored after all, costs a chunk and changes no bit.
+The engine reads a chunk meanwhile. Nothing depends on it: a prompt that was not announced, or whose task was not stored
+after all, costs a chunk and changes no bit.
 """
 
 import threading
@@ -25,9 +25,6 @@ _addresses: dict[str, tuple[float, EngineAddress | None]] = {}
 def prompt(model: LanguageModel, tokens: Sequence[int]) -> None:
     """Announce a prompt to the engine of `model`, if that is in memory."""
     spec = catalog.engine_spec(model)
-    # A beginning is kept where it is announced, or nowhere; a shorter prompt has none.
-    if not spec.prefix_bytes:
-        return
     try:
         if address := _address(spec.key):
             announce(address, tokens, _PATIENCE_SECONDS)

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Collection
 
+from lmsp_site import rows
 from models_app.models import LanguageModel, ModelAlias
 from models_app.refusals import CannotRegister
 
+_NAMED = "id = %s OR id = (SELECT model_id FROM model_aliases WHERE name = %s)"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}")
 
 
@@ -16,8 +18,8 @@ def is_name(name: str) -> bool:
 
 def find(name: str) -> LanguageModel | None:
     """Return the model that has `name` as its id, or else as an alias."""
-    model = LanguageModel.objects.filter(pk=name).first()
-    return model or LanguageModel.objects.filter(aliases=name).first()
+    found = rows.select(LanguageModel, _NAMED, (name, name))
+    return min(found, key=lambda model: model.id != name, default=None)
 
 
 def aliases_of(model: LanguageModel) -> list[str]:

@@ -80,7 +80,7 @@ def store(claim: Claim, task: Task, *, status: int | None, body: dict[str, Any] 
         status: HTTP status to be replayed; ``None`` while a synchronous request is running.
         body: JSON body to be replayed, with `status`.
     """
-    lifetime = timedelta(hours=ServiceConfig.current().idempotency_hours)
+    lifetime = timedelta(hours=ServiceConfig.setting("idempotency_hours"))
     IdempotencyKey.objects.create(
         client=claim.client,
         endpoint=claim.endpoint,

@@ -89,7 +89,7 @@ def claim(candidate: Task, owner: str, job_id: str, *, loaded: bool, exact: bool
         loaded: whether the model is in memory, so that ``loading`` is passed over.
         exact: for a task to be resumed: whether it goes on exactly as it would have.
     """
-    limit = ServiceConfig.current().max_attempts
+    limit = ServiceConfig.setting("max_attempts")
 
     def decide(record: Record) -> Change | None:
         if (record.status, record.attempt) != (candidate.status, candidate.attempt) or record.owner is not None:

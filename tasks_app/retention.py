@@ -117,7 +117,7 @@ def _purge_tasks(pace: _Pace) -> Counter[str]:
     """Delete as many of the oldest tasks as one transaction takes, or a piece of one; nothing where none is old."""
     if hidden := Task.objects.filter(purged_at__isnull=False).values_list("pk", flat=True).first():
         return _remove_piece(hidden, pace)
-    before = datetime.now(UTC) - timedelta(days=ServiceConfig.current().retention_days)
+    before = datetime.now(UTC) - timedelta(days=ServiceConfig.setting("retention_days"))
     old = Task.objects.filter(status__in=FINISHED, finished_at__lt=before).order_by("finished_at")
     ids: list[str] = []
     rows = 0

@@ -32,19 +32,23 @@ class StallWatch:
     def __init__(self) -> None:
         self._since: float | None = None
 
+    def begin_anew(self) -> None:
+        """Leave out of account what was seen so far: the workers had no chance."""
+        self._since = None
+
     def stalled(self) -> bool:
         """Tell whether tasks have been claimable for too long beside workers that take nothing.
 
         The sweep has rung for those tasks meanwhile, so that a sound cluster would have shown itself.
         """
         if not _work_is_left() or not _can_write():
-            self._since = None
+            self.begin_anew()
             return False
         now = time.monotonic()
         self._since = max(self._since or now, _last_beat())
         stalled = now - self._since > _STALLED_AFTER_SECONDS
         if stalled:
-            self._since = None
+            self.begin_anew()
         return stalled
 
 

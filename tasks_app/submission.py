@@ -136,7 +136,7 @@ def _default_policy(*, foreground: bool, keyed: bool) -> str:
     if foreground:
         # Without a key nobody could find the result again.
         return RestartPolicy.RESUME if keyed else RestartPolicy.FAIL
-    return ServiceConfig.current().default_on_restart
+    return RestartPolicy(ServiceConfig.setting("default_on_restart"))
 
 
 def with_defaults(fields: dict[str, Any], model: LanguageModel, *, background: bool) -> dict[str, Any]:

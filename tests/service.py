@@ -77,6 +77,7 @@ class Service:
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
+        assert not (self.data_dir / "db.sqlite3").exists(), "what was there would be overwritten"
         template = _with_model_and_client()
         shutil.copytree(template.data_dir, self.data_dir, copy_function=_copy_but_link_models, dirs_exist_ok=True)
         self.token, self.client_id = template.token, template.client_id

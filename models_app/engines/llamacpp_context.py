@@ -13,7 +13,7 @@ import mmap
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from models_app.engines import grammar, llamacpp, memory
+from models_app.engines import chunks, grammar, llamacpp, memory
 from models_app.engines.base import DecodeError, GenerateRequest, LoadError, ModelSpec
 from models_app.engines.llamacpp_sampler import Sampler
 from models_app.engines.sampling import SAMPLER_VERSION
@@ -21,7 +21,9 @@ from models_app.engines.scheduler import SlotScheduler
 from models_app.engines.thread_choice import ThreadChoice, Threads
 
 PREFILL_CHUNK = 64
-"""Tokens of one prefill decode. Part of the fingerprint: other borders give other bits."""
+"""Tokens of one prefill decode; see `chunks`. Part of the fingerprint: other borders give other bits."""
+
+_MOST_ROWS = chunks.largest(PREFILL_CHUNK)
 
 _FLASH_ATTENTION = 1
 _ABORTED = 2
@@ -52,7 +54,7 @@ class SlotContext:
             lib.llama_model_free(self._model)
             raise LoadError("llama.cpp cannot make a context of that size", "context_not_created")
         self._cache = lib.llama_get_memory(self._context)
-        self._prefill_batch = lib.llama_batch_init(PREFILL_CHUNK, 0, 1)
+        self._prefill_batch = lib.llama_batch_init(_MOST_ROWS, 0, 1)
         self._decode_batch = self._make_decode_batch()
         self._abort_flag = self._install_abort_flag()
         self.fingerprint = self._fingerprint_of(spec, params)
@@ -77,9 +79,10 @@ class SlotContext:
             batch.seq_id[row][0] = slot
             batch.logits[row] = False
         batch.logits[len(tokens) - 1] = last
-        # The rest of a prompt has as many tokens as it has: nothing to be compared with.
-        choice = self._threads.of_prefill()
-        status = self._compute(batch, choice, comparable=len(tokens) == PREFILL_CHUNK)
+        # For each token, chunks of any length take about the same time, as long as they are no short rest.
+        status = self._compute(
+            batch, self._threads.of_prefill(), comparable=2 * len(tokens) >= PREFILL_CHUNK, rows=1, units=len(tokens)
+        )
         if status == _ABORTED:
             self.clear(slot)
             return False
@@ -100,7 +103,8 @@ class SlotContext:
             positions[slot] = self.lengths[slot]
             outputs[slot] = logits
         batch.n_tokens = len(rows)
-        status = self._compute(batch, self._threads.of_decode(len(rows), self.lengths[0]), comparable=logits)
+        choice = self._threads.of_decode(len(rows), self.lengths[0])
+        status = self._compute(batch, choice, comparable=logits, rows=len(rows))
         for slot, token in enumerate(rows):
             if token is None:
                 self._lib.llama_memory_seq_rm(self._cache, slot, self.lengths[slot], -1)
@@ -178,7 +182,7 @@ class SlotContext:
         params = self._lib.llama_context_default_params()
         params.n_ctx = self.context_length * self.slots
         params.n_seq_max = self.slots
-        params.n_batch = params.n_ubatch = max(PREFILL_CHUNK, self.slots)
+        params.n_batch = params.n_ubatch = max(_MOST_ROWS, self.slots)
         params.n_outputs_max = self.slots  # or llama.cpp keeps logits for every row of a chunk: 12 MiB here
         params.n_threads = params.n_threads_batch = self._threads.settled
         params.flash_attn_type = _FLASH_ATTENTION
@@ -217,21 +221,21 @@ class SlotContext:
             "kv_types": [params.type_k, params.type_v],
             "threads": self._threads.settled,
             "gpu_layers": llamacpp.gpu_layers(),
-            "prefill_chunk": PREFILL_CHUNK,
+            "prefill_chunk": [PREFILL_CHUNK, _MOST_ROWS],
             "sampler": SAMPLER_VERSION,
             "grammar": grammar.version(),
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
-    def _compute(self, batch: Any, choice: ThreadChoice, *, comparable: bool) -> int:
-        """Return llama.cpp's status; `comparable` computations let the choice learn."""
-        threads = choice.begin(batch.n_tokens) if comparable else choice.threads
+    def _compute(self, batch: Any, choice: ThreadChoice, *, comparable: bool, rows: int, units: int = 1) -> int:
+        """Return llama.cpp's status; `comparable` computations let the choice learn from the time of each unit."""
+        threads = choice.begin(rows) if comparable else choice.threads
         if threads != self._threads_set:
             self._threads_set = threads
             self._lib.llama_set_n_threads(self._context, threads, threads)
         status: int = self._lib.llama_decode(self._context, batch)
         if comparable and status == 0:
-            choice.end()
+            choice.end(units)
         return status
 
     def _check(self, status: int) -> None:

@@ -11,7 +11,8 @@ import mmap
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
-from itertools import pairwise
+
+from models_app.engines import chunks
 
 Borders = Sequence[bytes]
 """A digest for each border of a prompt, of all tokens before it, the first border first."""
@@ -43,11 +44,10 @@ class PrefixCache:
         """Return the borders of a prompt. Its last token is behind all of them: it is read for what comes after it."""
         if not self._capacity:
             return []
-        cuts = range(0, len(prompt), self._chunk)
         digest = hashlib.sha256()
         found = []
-        for start, end in pairwise(cuts):
-            digest.update(array("I", prompt[start:end]).tobytes())
+        for end in chunks.borders(len(prompt), self._chunk):
+            digest.update(array("I", prompt[end - self._chunk : end]).tobytes())
             found.append(digest.digest())
         return found
 

@@ -11,17 +11,17 @@ sequence is saved now and then, and a resume that finds it replays only what cam
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from models_app.engines import checkpoints, failures
+from models_app.engines import checkpoints, chunks, failures
+from models_app.engines.announced import Announced, Beginning
 from models_app.engines.base import DecodeError, GenerateRequest, are_tokens
 from models_app.engines.grammar import GrammarError
 from models_app.engines.logprobs import TokenLogprob
 from models_app.engines.messages import Admitted, Finished, Message, Progress, Replayed, Tokens
-from models_app.engines.prefixes import PrefixCache
+from models_app.engines.prefixes import Borders, PrefixCache
 from models_app.engines.sequence import SlotSequence
 from models_app.engines.slots import SlotModel
 from models_app.engines.transcript import Transcript
@@ -37,6 +37,9 @@ _SHORT_PROMPT = 4
 _LONGEST_STALL = 0.25
 """Seconds after which those who generate go on all the same."""
 
+_LONGEST_START = 3.0
+"""The same where none of them has more than its first token: who came together goes on together until the end."""
+
 
 class SlotScheduler:
     """An `Engine` over a model with slots."""
@@ -47,7 +50,7 @@ class SlotScheduler:
         self._slots: list[SlotSequence | None] = [None] * model.slots
         self._waiting: list[SlotSequence] = []
         self._messages: list[tuple[int, Message]] = []
-        self._expected: deque[Sequence[int]] = deque(maxlen=model.slots)
+        self._announced = Announced(model.slots)
         self._arrivals = 0
         self._turn = 0
         self._tokens_generated = 0
@@ -77,7 +80,7 @@ class SlotScheduler:
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to do."""
-        return not self._waiting and not self._expected and not any(self._slots)
+        return not self._waiting and not self._announced.waiting and not any(self._slots)
 
     @property
     def is_prefilling(self) -> bool:
@@ -98,19 +101,21 @@ class SlotScheduler:
             "tokens_generated": self._tokens_generated,
             "prefix_tokens_reused": self._prefixes.reused,
             "prefix_bytes": self._prefixes.size,
+            "announced_tokens_used": self._announced.used,
         }
 
     def submit(self, key: int, request: GenerateRequest) -> None:
         """Queue a request; `RequestError` where it does not fit this model."""
         request.require_fit(self._model.vocabulary.size, self.context_length)
         transcript = Transcript(request, self._model.vocabulary, self.context_length)
+        self._announced.forget(request.prompt)
         self._waiting.append(SlotSequence(key, self._arrivals, request, transcript))
         self._arrivals += 1
 
     def prepare(self, prompt: Sequence[int]) -> None:
         """Read the first chunk of a prompt that is about to be submitted, once there is nothing else to do."""
-        if len(prompt) < self.context_length and are_tokens(prompt, self._model.vocabulary.size):
-            self._expected.append(prompt)
+        if 0 < len(prompt) < self.context_length and are_tokens(prompt, self._model.vocabulary.size):
+            self._announced.waiting.append(prompt)
 
     def cancel(self, key: int) -> None:
         """Give a request up, from any thread; a prefill is broken off, a decode of many finishes."""
@@ -140,21 +145,26 @@ class SlotScheduler:
             self._prefill(prefilling)
         elif any(self._slots):
             self._decode()
-        elif self._expected:
-            self._prefill_expected(self._expected.popleft())
+        elif self._announced.waiting:
+            self._begin_announced(self._announced.waiting.popleft())
 
-    def _prefill_expected(self, prompt: Sequence[int]) -> None:
-        """Keep the first chunk of a prompt as its beginning, in an engine without work, unless it has one already."""
-        borders = self._prefixes.borders(prompt)
-        if not borders or self._prefixes.find(borders):
-            return
+    def _begin_announced(self, prompt: Sequence[int]) -> None:
+        """Read on, by one chunk, behind what is kept of a prompt, in an engine without work: in the first slot."""
+        self._drop_beginning()
         slot = 0
+        reused = self._restore_prefix(slot, self._prefixes.borders(prompt))
+        end = chunks.end_of(reused, len(prompt), self._model.prefill_chunk)
         try:
-            if self._model.prefill(slot, prompt[: self._model.prefill_chunk], last=False):
-                self._prefixes.keep(borders[0], self._model.save(slot))
-        except (DecodeError, OSError) as error:
-            _log.warning("prompt not prepared", extra={"tokens": len(prompt), "error": str(error)})
-        self._model.clear(slot)
+            if self._model.prefill(slot, prompt[reused:end], last=end == len(prompt)):
+                self._announced.beginning = Beginning(slot, prompt, reused, end)
+        except DecodeError as error:
+            _log.warning("prompt not begun", extra={"tokens": len(prompt), "error": str(error)})
+            self._model.clear(slot)
+
+    def _drop_beginning(self) -> None:
+        if self._announced.beginning is not None:
+            self._model.clear(self._announced.beginning.slot)
+            self._announced.beginning = None
 
     # Entering and leaving a slot.
 
@@ -186,6 +196,9 @@ class SlotScheduler:
         return [slot for slot, sequence in enumerate(self._slots) if sequence is None]
 
     def _enter(self, sequence: SlotSequence, slot: int) -> None:
+        beginning = self._announced.take(slot, sequence)
+        # Whoever else enters computes something else, and the logits of what was begun are gone.
+        self._drop_beginning()
         sequence.slot = slot
         sequence.sampler = self._model.sampler(sequence.request)
         for token in sequence.transcript.tokens:
@@ -194,9 +207,13 @@ class SlotScheduler:
         sequence.end_phase("queued")
         exact = sequence.request.resume is None or self._required_slot(sequence) is not None
         self._say(sequence, Admitted(slot, exact))
+        if beginning is not None:
+            self._note_prefix(sequence, beginning.reused)
+            self._note_chunk(sequence, beginning.end - beginning.reused)
+            return
         self._restore(sequence)
         if sequence.is_prefilling:
-            self._reuse_prefix(sequence)
+            self._note_prefix(sequence, self._restore_prefix(slot, self._prefixes.borders(sequence.request.prompt)))
 
     def _restore(self, sequence: SlotSequence) -> None:
         """Take from the request's checkpoint what the journal says as well."""
@@ -218,15 +235,21 @@ class SlotScheduler:
         if not sequence.is_replaying:
             self._end_replay(sequence)
 
-    def _reuse_prefix(self, sequence: SlotSequence) -> None:
-        """Begin with what is kept of the prompt."""
-        sequence.borders = self._prefixes.borders(sequence.request.prompt)
-        if found := self._prefixes.find(sequence.borders):
+    def _restore_prefix(self, slot: int, borders: Borders) -> int:
+        """Fill an empty slot with the longest beginning that is kept of a prompt; return its length."""
+        if found := self._prefixes.find(borders):
             length, state = found
-            if self._model.restore(sequence.slot, state, length):
-                sequence.prefilled = length
-                sequence.timings["reused_tokens"] = length
-                self._prefixes.reused += length
+            if self._model.restore(slot, state, length):
+                return length
+        return 0
+
+    def _note_prefix(self, sequence: SlotSequence, reused: int) -> None:
+        """Take note of how much of a prompt needed no reading, and of what will be worth keeping of it."""
+        if reused:
+            sequence.prefilled = reused
+            sequence.timings["reused_tokens"] = reused
+            self._prefixes.reused += reused
+        sequence.borders = self._prefixes.borders(sequence.request.prompt)
         sequence.keep_at = self._prefixes.wanted(sequence.borders)
 
     def _keep_prefix(self, sequence: SlotSequence) -> None:
@@ -306,27 +329,35 @@ class SlotScheduler:
 
     def _prefill(self, sequence: SlotSequence) -> None:
         prompt = sequence.request.prompt
-        chunk = prompt[sequence.prefilled : sequence.prefilled + self._model.prefill_chunk]
-        last = sequence.prefilled + len(chunk) == len(prompt)
+        end = chunks.end_of(sequence.prefilled, len(prompt), self._model.prefill_chunk)
+        chunk = prompt[sequence.prefilled : end]
         began = time.monotonic()
         try:
-            if not self._compute_prefill(sequence, chunk, last=last):
+            if not self._compute_prefill(sequence, chunk, last=end == len(prompt)):
                 return  # cancelled, which the next step sees to
         except DecodeError as error:
             self._fail(sequence, error)
             return
         now = time.monotonic()
-        if len(prompt) > _SHORT_PROMPT * self._model.prefill_chunk or now > self._decoded_at + _LONGEST_STALL:
+        if len(prompt) > _SHORT_PROMPT * self._model.prefill_chunk or now > self._decoded_at + self._longest_stall():
             self._decode_until = now + (now - began) * _DECODE_SHARE
-        sequence.prefilled += len(chunk)
+        self._note_chunk(sequence, len(chunk))
+
+    def _longest_stall(self) -> float:
+        is_under_way = any(sequence is not None and sequence.fed for sequence in self._slots)
+        return _LONGEST_STALL if is_under_way else _LONGEST_START
+
+    def _note_chunk(self, sequence: SlotSequence, length: int) -> None:
+        """Go on after a chunk of `length` tokens, whose logits are there if it was the last one."""
+        sequence.prefilled += length
         if sequence.prefilled in sequence.keep_at:
             self._keep_prefix(sequence)
-        if not last:
-            self._say(sequence, Progress("prefill", sequence.prefilled, len(prompt)))
+        if sequence.is_prefilling:
+            self._say(sequence, Progress("prefill", sequence.prefilled, len(sequence.request.prompt)))
             return
         sequence.end_phase("prefill")
         if not sequence.forced:
-            self._sample(sequence, row=len(chunk) - 1, rows=0)
+            self._sample(sequence, row=length - 1, rows=0)
         elif not sequence.is_replaying:
             self._end_replay(sequence)
 

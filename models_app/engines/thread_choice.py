@@ -50,6 +50,7 @@ class ThreadChoice:
         self._rows = 0
         self._known: list[float] = []
         self._tried: list[float] = []
+        self._spent = 0.0
         self._trying: int | None = None
         self._next_trial = 0.0
         self._pause = 0.0
@@ -72,16 +73,17 @@ class ThreadChoice:
             self._trying = self._neighbour()
         return self.threads if self._trying is None else self._candidates[self._trying]
 
-    def end(self) -> None:
-        """Take note of how long the computation took that `begin` was called for."""
+    def end(self, units: int = 1) -> None:
+        """Take note of how long the computation took that `begin` was called for, each of its units of work."""
         if len(self._candidates) == 1:
             return
         now = self._clock()
         took = now - self._began
         if self._trying is None:
-            self._known = [*self._known[-_TRIAL:], took]
+            self._known = [*self._known[-_TRIAL:], took / units]
             return
-        self._tried.append(took)
+        self._spent += took
+        self._tried.append(took / units)
         if len(self._tried) > _TRIAL:
             self._decide(self._trying, now)
 
@@ -99,15 +101,16 @@ class ThreadChoice:
         known, tried = math.fsum(self._known[1:]), math.fsum(self._tried[1:])
         if tried < known * (1 - _GAIN):
             self._current = trying
-            self._pause = _PAUSE * tried
+            self._pause = _PAUSE * self._spent
         else:
-            self._pause = min(max(2 * self._pause, _PAUSE * tried), _LONGEST_PAUSE)
+            self._pause = min(max(2 * self._pause, _PAUSE * self._spent), _LONGEST_PAUSE)
         self._next_trial = now + self._pause
         self._forget()
 
     def _forget(self) -> None:
         self._trying = None
         self._known, self._tried = [], []
+        self._spent = 0.0
 
 
 class Threads:

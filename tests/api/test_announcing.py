@@ -10,12 +10,12 @@ _numbers = itertools.count()
 
 
 def _ask(service: Service, **fields: object) -> int:
-    """Ask what was never asked, and return how many tokens its prompt did not have to be read for."""
-    before = engine.info(service)["prefix_tokens_reused"]
+    """Ask what was never asked, and return how many tokens of its prompt had been read when its request came."""
+    before = engine.info(service)["announced_tokens_used"]
     body = {"model": MODEL, "input": f"{next(_numbers)} {_STORY}", "max_output_tokens": 2, **fields}
     answer = service.request("POST", "/v1/responses", json=body)
     service.finished(answer.json()["lmsp"]["task_id"])
-    return int(engine.info(service)["prefix_tokens_reused"] - before)
+    return int(engine.info(service)["announced_tokens_used"] - before)
 
 
 def test_what_somebody_waits_for_is_announced(service: Service) -> None:

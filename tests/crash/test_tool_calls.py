@@ -33,9 +33,8 @@ THOUGHT: dict[str, Any] = {"model": THINKING, "input": "Why is the sea salty?", 
 @pytest.fixture
 def thinking_service(tmp_path: Path) -> Any:
     """A service with a model that thinks, beside the one that does not."""
-    running = Service(tmp_path / "data")
-    running.manage("add_model", str(thinking_model.make(tmp_path / "thinking.gguf")), "--id", THINKING)
-    with running:
+    with Service(tmp_path / "data") as running:
+        running.manage("add_model", str(thinking_model.make(tmp_path / "thinking.gguf")), "--id", THINKING)
         yield running
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from models_app.engines import chunks
 from models_app.engines.base import GenerateRequest, ModelSpec
 from models_app.engines.llamacpp import Tokenizer
 from models_app.engines.llamacpp_context import PREFILL_CHUNK
@@ -78,7 +79,7 @@ def test_the_next_turn_reads_on_where_the_last_prompt_ended(keeping: Driver, tok
     answer = keeping.run_alone(first).text
     said = f"<|im_start|>user\nWhich tower is the oldest?<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n"
     outcome = keeping.run_alone(ask(tokenizer, "And the second?", said))
-    border = (len(first.prompt) - 1) // PREFILL_CHUNK * PREFILL_CHUNK
+    *_, border = chunks.borders(len(first.prompt), PREFILL_CHUNK)
     assert reused(keeping) == border
     assert outcome.finished.timings["reused_tokens"] == border
 
@@ -102,44 +103,3 @@ def test_slots_side_by_side_begin_with_the_same(keeping: Driver, plain: Driver, 
     together = keeping.run(*requests)
     assert reused(keeping) > before
     assert [outcome.tokens for outcome in together] == [outcome.tokens for outcome in plain.run(*requests)]
-
-
-def test_a_prompt_that_is_announced_is_begun_before_its_request_comes(
-    keeping: Driver, plain: Driver, model: CacheReader, tokenizer: Tokenizer
-) -> None:
-    request = ask(tokenizer, "Which tower is the oldest?")
-    keeping.engine.prepare(request.prompt)
-    assert not keeping.engine.is_idle
-    keeping.finish()
-    assert keeping.engine.info()["prefix_bytes"] > 0
-    seen = []
-    for driver in (keeping, plain):
-        model.watch([(0, len(request.prompt) + 11)])
-        seen.append((driver.run_alone(request).tokens, model.digests))
-    assert seen[0] == seen[1]
-    assert seen[0][1]
-    assert reused(keeping) == PREFILL_CHUNK
-
-
-def test_announcing_what_is_short_known_or_nonsense_costs_nothing(keeping: Driver, tokenizer: Tokenizer) -> None:
-    known = ask(tokenizer, "Which tower is the oldest?").prompt
-    keeping.engine.prepare(known)
-    keeping.finish()
-    size = keeping.engine.info()["prefix_bytes"]
-    for prompt in (known, known[:PREFILL_CHUNK], [], [10**6] * 100, list(known) * 10):
-        keeping.engine.prepare(prompt)
-        keeping.finish()
-    assert keeping.engine.info()["prefix_bytes"] == size
-
-
-def test_whoever_generates_is_not_held_up_by_what_may_come(keeping: Driver, tokenizer: Tokenizer) -> None:
-    _key, generating = keeping.submit(ask(tokenizer, "Which tower is the oldest?"))
-    while not generating.tokens:
-        keeping.step()
-    before = keeping.engine.info()["prefix_bytes"]
-    keeping.engine.prepare(ask(tokenizer, "Something else.").prompt[::-1])
-    while not generating.ended:
-        keeping.step()
-    assert keeping.engine.info()["prefix_bytes"] == before
-    keeping.finish()
-    assert keeping.engine.info()["prefix_bytes"] > before

@@ -82,7 +82,7 @@ def test_short_prompts_are_read_at_a_stretch_as_long_as_nobody_waits_too_long(
 ) -> None:
     monkeypatch.setattr(scheduler, "_LONGEST_STALL", longest_stall)
     key, generating = driver.submit(GenerateRequest(chat_prompt(tokenizer, STORY), GREEDY, max_tokens=200))
-    while not generating.tokens:
+    while len(generating.tokens) < 2:
         driver.step()
     short = [
         driver.submit(GenerateRequest(_long_prompt(tokenizer, 130 + number), GREEDY, max_tokens=1))[1]
@@ -95,6 +95,22 @@ def test_short_prompts_are_read_at_a_stretch_as_long_as_nobody_waits_too_long(
     assert (len(generating.tokens) - before >= chunks - 1) == (longest_stall == 0)
     assert (len(generating.tokens) == before) == (longest_stall > 0)
     driver.engine.cancel(key)
+
+
+@pytest.mark.parametrize("longest_start", [0.0, 1000.0])
+def test_those_who_come_together_go_on_together(
+    driver: Driver, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, longest_start: float
+) -> None:
+    monkeypatch.setattr(scheduler, "_LONGEST_START", longest_start)
+    monkeypatch.setattr(scheduler, "_LONGEST_STALL", 0.0)
+    request = GenerateRequest(_long_prompt(tokenizer, 130), GREEDY, max_tokens=30)
+    together = [driver.submit(request)[1] for _ in range(3)]
+    while not together[-1].tokens:
+        driver.step()
+    at_the_last_ones_first = [len(each.tokens) for each in together]
+    assert (at_the_last_ones_first == [1, 1, 1]) == (longest_start > 0)
+    driver.finish()
+    assert len({tuple(each.tokens) for each in together}) == 1
 
 
 def test_a_short_prompt_does_not_wait_for_a_long_one(driver: Driver, tokenizer: Tokenizer) -> None:

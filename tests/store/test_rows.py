@@ -1,12 +1,15 @@
-"""A row that is inserted with a ready-made statement is the row that the ORM would have stored."""
+"""A row that is written or read with a ready-made statement is the row that the ORM would have stored, or found."""
 
 from typing import Any
 
+import pytest
 from django.db import models
 
 from clients_app.models import Client
 from lmsp_site import rows
 from lmsp_site.ids import new_suffix
+from lmsp_site.models import ServiceConfig
+from models_app.models import LanguageModel
 from tasks_app import lifecycle
 from tasks_app.models import Response, Snapshot, Task
 
@@ -49,3 +52,30 @@ def test_a_row_is_what_save_would_have_stored(client: Client) -> None:
     ready[0].priority = 20
     ready[0].save()
     assert Task.objects.get(pk=ready[0].pk).priority == 20
+
+
+def test_a_row_is_read_as_the_orm_reads_it(client: Client) -> None:
+    LanguageModel.objects.create(
+        id="m",
+        file="m.gguf",
+        digest="sha256:0",
+        size_bytes=2**40,
+        trained_context_length=8192,
+        has_chat_template=False,
+        files=[{"name": "é", "size": 1}],
+        sampling={"temperature": 0.5},
+        checked_at=lifecycle.now(),
+    )
+    for kind in (LanguageModel, Client, ServiceConfig):
+        (expected,) = kind._base_manager.all()
+        (found,) = rows.select(kind, "id = %s", (expected.pk,))
+        for field in kind._meta.concrete_fields:
+            value = getattr(found, field.attname)
+            assert value == getattr(expected, field.attname)
+            assert type(value) is type(getattr(expected, field.attname))
+            assert rows.value(kind, field.attname, "id = %s", (expected.pk,)) == value
+        # The ORM goes on with it.
+        found.save()
+    assert rows.select(Client, "id = %s", ("another",)) == []
+    with pytest.raises(LookupError, match="client"):
+        rows.value(Client, "name", "id = %s", ("another",))

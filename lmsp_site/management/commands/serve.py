@@ -113,6 +113,8 @@ def _workers(configuration: Configuration) -> ChildSpec:
             if storage_error(error) is None:
                 raise
             logger.warning("nothing swept", extra={"error": str(error)})
+            # Neither could the workers take anything.
+            watch.begin_anew()
             return False
         finally:
             # The children are forked: no connection may be open then.
