@@ -4,11 +4,13 @@ import math
 import os
 from pathlib import Path
 
-_CGROUP = Path("/sys/fs/cgroup")
+from models_app.engines import control_groups
+
+_ANY = 1 << 16
 
 
-def usable_cores(cgroup: Path = _CGROUP) -> int:
-    """Count the cores that this process may run on, or as many as its container may use the time of.
+def usable_cores(root: Path = Path("/")) -> int:
+    """Count the cores that this process may run on, or as many as its container or unit may use the time of.
 
     Two threads of one core share its arithmetic and count once.
     """
@@ -16,7 +18,7 @@ def usable_cores(cgroup: Path = _CGROUP) -> int:
     for cpu in os.sched_getaffinity(0):
         siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
         cores.add(siblings.read_text() if siblings.exists() else str(cpu))
-    return min(len(cores), _quota(cgroup))
+    return min(len(cores), _quota(root))
 
 
 def default_threads() -> int:
@@ -24,13 +26,18 @@ def default_threads() -> int:
     return max(1, usable_cores() - 1)
 
 
-def _quota(cgroup: Path) -> int:
-    """The processor time a second that a container is granted, in cores; as many as one likes where it is not limited.
+def _quota(root: Path) -> int:
+    """The processor time a second that the groups above this process are granted, in cores, rounded up."""
+    return min(
+        (_of_group(version, directory) for version, directory in control_groups.above("cpu", root)), default=_ANY
+    )
 
-    That is a file of control groups of version 2, as a container sees its own: "200000 100000" are two cores.
-    """
+
+def _of_group(version: int, directory: Path) -> int:
+    # "200000 100000" are two cores; where there is no limit, the first is "max", or -1 in two files of version 1.
+    names = ("cpu.max",) if version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
     try:
-        granted, period = (cgroup / "cpu.max").read_text().split()
-        return max(1, math.ceil(int(granted) / int(period)))
+        granted, period = map(int, " ".join((directory / name).read_text() for name in names).split())
     except (OSError, ValueError):
-        return 1 << 16
+        return _ANY
+    return max(1, math.ceil(granted / period)) if granted > 0 < period else _ANY

@@ -107,7 +107,26 @@ def test_a_number_that_decides_bits_is_never_changed() -> None:
     assert _used(choice, 100) == {threads.settled}
 
 
-@pytest.mark.parametrize(("written", "cores"), [("100000 100000", 1), ("max 100000", None), ("nonsense", None)])
-def test_a_container_has_the_cores_that_it_is_granted(tmp_path: Path, written: str, cores: int | None) -> None:
-    (tmp_path / "cpu.max").write_text(f"{written}\n")
+@pytest.mark.parametrize(
+    ("group", "files", "cores"),
+    [
+        ("0::/", {"cpu.max": "100000 100000"}, 1),
+        # A unit of systemd, by a limit of its slice.
+        ("0::/outer/inner", {"outer/cpu.max": "100000 100000", "outer/inner/cpu.max": "max 100000"}, 1),
+        ("0::/", {"cpu.max": "max 100000"}, None),
+        ("0::/", {"cpu.max": "nonsense"}, None),
+        ("3:cpu,cpuacct:/x", {"cpu/x/cpu.cfs_quota_us": "50000", "cpu/x/cpu.cfs_period_us": "100000"}, 1),
+        ("3:cpu,cpuacct:/x", {"cpu/x/cpu.cfs_quota_us": "-1", "cpu/x/cpu.cfs_period_us": "100000"}, None),
+        ("4:memory:/", {"cpu.max": "100000 100000"}, None),
+    ],
+)
+def test_a_container_has_the_cores_that_it_is_granted(
+    tmp_path: Path, group: str, files: dict[str, str], cores: int | None
+) -> None:
+    for name, written in {
+        "proc/self/cgroup": group,
+        **{f"sys/fs/cgroup/{name}": files[name] for name in files},
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{written}\n")
     assert usable_cores(tmp_path) == (cores or usable_cores(tmp_path / "not there"))
