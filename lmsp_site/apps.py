@@ -6,7 +6,7 @@ from typing import Any
 from django.apps import AppConfig, apps
 from django.conf import settings
 from django.contrib.admin.apps import SimpleAdminConfig
-from django.contrib.admin.checks import check_admin_app
+from django.contrib.admin.checks import check_admin_app, check_dependencies
 from django.core import checks
 from django.db.models.signals import post_migrate
 
@@ -34,8 +34,8 @@ class ServiceAdminConfig(SimpleAdminConfig):
     default_site = "lmsp_site.admin_site.ServiceAdminSite"
 
     def ready(self) -> None:
-        """Have the pages checked with everything else."""
-        super().ready()
+        """Have the pages checked with everything else, once they are there."""
+        checks.register(check_dependencies, checks.Tags.admin)
         checks.register(_check_pages, checks.Tags.admin)
 
 

@@ -51,10 +51,11 @@ def select(model: type[M], condition: str, values: Sequence[Any]) -> list[M]:
     reading = _reading(model)
     found = []
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {', '.join(reading.columns)}{reading.source}{condition}", values)
+        columns = ", ".join(reading.columns)
+        cursor.execute(f"SELECT {columns} FROM {reading.table} WHERE {condition}", values)  # noqa: S608
         for row in cursor.fetchall():
             read = list(row)
-            for at, convert in reading.converters:
+            for at, convert in reading.converters.items():
                 read[at] = convert(read[at])
             found.append(model.from_db(connection.alias, reading.names, read))
     return found
@@ -69,11 +70,12 @@ def value(model: type[models.Model], name: str, condition: str, values: Sequence
     reading = _reading(model)
     at = reading.names.index(name)
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {reading.columns[at]}{reading.source}{condition}", values)
+        cursor.execute(f"SELECT {reading.columns[at]} FROM {reading.table} WHERE {condition}", values)  # noqa: S608
         row = cursor.fetchone()
     if row is None:
         raise LookupError(f"There is no {model._meta.verbose_name} of which this is true: {condition}")
-    return dict(reading.converters).get(at, _as_it_is)(row[0])
+    convert = reading.converters.get(at)
+    return convert(row[0]) if convert else row[0]
 
 
 class _Column(NamedTuple):
@@ -84,10 +86,10 @@ class _Column(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    names: list[str]
+    table: str
     columns: list[str]
-    source: str
-    converters: list[tuple[int, Callable[[Any], Any]]]
+    names: list[str]
+    converters: dict[int, Callable[[Any], Any]]
 
 
 @cache
@@ -106,17 +108,18 @@ def _stored_as(field: Any) -> str:
 @cache
 def _reading(model: type[models.Model]) -> _Reading:
     fields = model._meta.concrete_fields
-    table = model._meta.db_table
-    converters = [
-        (at, convert) for at, field in enumerate(fields) if (convert := _converter(field.get_col(table), field))
-    ]
     quote = connection.ops.quote_name
-    names, columns = [field.attname for field in fields], [quote(field.column) for field in fields]
-    return _Reading(names, columns, f" FROM {quote(table)} WHERE ", converters)
+    return _Reading(
+        quote(model._meta.db_table),
+        [quote(field.column) for field in fields],
+        [field.attname for field in fields],
+        {at: convert for at, field in enumerate(fields) if (convert := _converter(field))},
+    )
 
 
-def _converter(expression: Any, field: Any) -> Callable[[Any], Any] | None:
+def _converter(field: Any) -> Callable[[Any], Any] | None:
     """Return what makes a field's value of the database's, as the ORM does; None where that is nothing."""
+    expression = field.get_col(field.model._meta.db_table)
     steps = [*connection.ops.get_db_converters(expression), *field.get_db_converters(connection)]
     if not steps:
         return None
@@ -127,10 +130,6 @@ def _converter(expression: Any, field: Any) -> Callable[[Any], Any] | None:
         return value
 
     return convert
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
 
 
 @cache
