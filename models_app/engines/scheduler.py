@@ -319,7 +319,8 @@ class SlotScheduler:
         is_decoding = sum(sequence is not None for sequence in self._slots) > len(prefilling)
         now = time.monotonic()
         if not is_decoding:
-            self._decoded_at = now  # nobody waits
+            # Nobody waits, and nobody is owed anything.
+            self._decoded_at = self._decode_until = now
         elif now < self._decode_until:
             return None
         self._oldest_prefills = not self._oldest_prefills
