@@ -119,8 +119,11 @@ class Service:
     def workers_stopped(self) -> Iterator[None]:
         """Stop the workers, for less time than after which the service replaces one that hangs."""
         workers = [process.pid for process in self.processes() if process.role == "workers"]
-        for pid in workers:
-            os.kill(pid, signal.SIGSTOP)
+        with closing(sqlite3.connect(self.database, timeout=20, isolation_level=None)) as holder:
+            # Who is stopped while it holds the lock would keep it.
+            holder.execute("BEGIN IMMEDIATE")
+            for pid in workers:
+                os.kill(pid, signal.SIGSTOP)
         try:
             yield
         finally:

@@ -37,7 +37,7 @@ _SHORT_PROMPT = 4
 _LONGEST_STALL = 0.25
 """Seconds after which those who generate go on all the same."""
 
-_LONGEST_START = 3.0
+_LONGEST_START = 6.0
 """The same where none of them has more than its first token: who came together goes on together until the end."""
 
 
