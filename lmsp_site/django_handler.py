@@ -72,11 +72,7 @@ class _Api(BaseHandler):
     """Calls of the API: the middlewares are for pages, with their sessions, forms and messages."""
 
     def __init__(self) -> None:
-        self.load_middleware()
-
-    def load_middleware(self, is_async: bool = False) -> None:
-        """Load none."""
-        del is_async
+        # In the place of load_middleware: none.
         self._view_middleware: list[Any] = []
         self._template_response_middleware: list[Any] = []
         self._exception_middleware: list[Any] = []

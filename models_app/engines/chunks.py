@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 
 _SHORT_REST = 4
-"""A rest of less than the fourth part of a chunk is read with the chunk before it: few take as long as some more."""
+"""A rest of less than this part of a chunk (a fourth) is read with the chunk before it.
+
+By itself a single token takes as long as a decode.
+"""
 
 
 def end_of(start: int, length: int, chunk: int) -> int:

@@ -113,7 +113,7 @@ class SlotScheduler:
         self._arrivals += 1
 
     def prepare(self, prompt: Sequence[int]) -> None:
-        """Read the first chunk of a prompt that is about to be submitted, once there is nothing else to do."""
+        """Read a chunk of a prompt that is about to be submitted, once there is nothing else to do."""
         if 0 < len(prompt) < self.context_length and are_tokens(prompt, self._model.vocabulary.size):
             self._announced.waiting.append(prompt)
 
@@ -207,13 +207,9 @@ class SlotScheduler:
         sequence.end_phase("queued")
         exact = sequence.request.resume is None or self._required_slot(sequence) is not None
         self._say(sequence, Admitted(slot, exact))
-        if beginning is not None:
-            self._note_prefix(sequence, beginning.reused)
-            self._note_chunk(sequence, beginning.end - beginning.reused)
-            return
         self._restore(sequence)
         if sequence.is_prefilling:
-            self._note_prefix(sequence, self._restore_prefix(slot, self._prefixes.borders(sequence.request.prompt)))
+            self._begin_prompt(sequence, beginning)
 
     def _restore(self, sequence: SlotSequence) -> None:
         """Take from the request's checkpoint what the journal says as well."""
@@ -243,14 +239,17 @@ class SlotScheduler:
                 return length
         return 0
 
-    def _note_prefix(self, sequence: SlotSequence, reused: int) -> None:
-        """Take note of how much of a prompt needed no reading, and of what will be worth keeping of it."""
+    def _begin_prompt(self, sequence: SlotSequence, beginning: Beginning | None) -> None:
+        """Go on from what was begun of a prompt, or else from what is kept of it."""
+        sequence.borders = self._prefixes.borders(sequence.request.prompt)
+        reused = beginning.reused if beginning else self._restore_prefix(sequence.slot, sequence.borders)
         if reused:
             sequence.prefilled = reused
             sequence.timings["reused_tokens"] = reused
             self._prefixes.reused += reused
-        sequence.borders = self._prefixes.borders(sequence.request.prompt)
         sequence.keep_at = self._prefixes.wanted(sequence.borders)
+        if beginning:
+            self._note_chunk(sequence, beginning.end - beginning.reused)
 
     def _keep_prefix(self, sequence: SlotSequence) -> None:
         try:

@@ -17,7 +17,7 @@ from models_app.engines.llamacpp import Tokenizer, open_tokenizer
 from models_app.engines.llamacpp_context import load
 from models_app.engines.scheduler import SlotScheduler
 from tests.engines import subjects
-from tests.engines.driving import Driver, E
+from tests.engines.driving import CacheReader, Driver, E
 from tests.engines.subjects import Subject
 from tests.service import REPOSITORY, demo_model, eventually
 
@@ -46,6 +46,20 @@ def engine(spec: ModelSpec) -> Iterator[SlotScheduler]:
 def driver(engine: SlotScheduler) -> Iterator[Driver]:
     """Drives the shared engine, and leaves it as empty as it was."""
     yield from _driving(engine)
+
+
+@pytest.fixture(scope="module")
+def model(spec: ModelSpec) -> Iterator[CacheReader]:
+    """The demo model without a scheduler, whose caches can be compared."""
+    reader = CacheReader(spec)
+    yield reader
+    reader.close()
+
+
+@pytest.fixture
+def plain(model: CacheReader) -> Driver:
+    """An engine over `model` that keeps nothing and is told of nothing before."""
+    return Driver(SlotScheduler(model))
 
 
 @pytest.fixture(scope="module", params=subjects.ENGINES)

@@ -1,12 +1,11 @@
 """A prompt that is announced is begun before its request comes, and nobody can tell from what comes after it."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from models_app.engines import chunks
-from models_app.engines.base import GenerateRequest, ModelSpec
+from models_app.engines.base import GenerateRequest
 from models_app.engines.llamacpp import Tokenizer
 from models_app.engines.llamacpp_context import PREFILL_CHUNK
 from models_app.engines.sampling import SamplingParams
@@ -16,23 +15,10 @@ from tests.engines.driving import GREEDY, SAMPLED, CacheReader, Driver, chat_pro
 _TALE = "There was a tower by the sea, and nobody knew who had built it. "
 
 
-@pytest.fixture(scope="module")
-def model(spec: ModelSpec) -> Iterator[CacheReader]:
-    reader = CacheReader(spec)
-    yield reader
-    reader.close()
-
-
 @pytest.fixture(params=[0, 64 << 20], ids=["keeping nothing", "keeping beginnings"])
 def early(model: CacheReader, request: pytest.FixtureRequest) -> Driver:
     """An engine that will be told of prompts."""
     return Driver(SlotScheduler(model, request.param))
-
-
-@pytest.fixture
-def plain(model: CacheReader) -> Driver:
-    """The same model without."""
-    return Driver(SlotScheduler(model))
 
 
 def ask(tokenizer: Tokenizer, length: int, last: str = "Why?") -> GenerateRequest:

@@ -1,12 +1,11 @@
 """What prompts begin with is read once, and nobody can tell from what comes after it."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from models_app.engines import chunks
-from models_app.engines.base import GenerateRequest, ModelSpec
+from models_app.engines.base import GenerateRequest
 from models_app.engines.llamacpp import Tokenizer
 from models_app.engines.llamacpp_context import PREFILL_CHUNK
 from models_app.engines.sampling import SamplingParams
@@ -16,23 +15,10 @@ from tests.engines.driving import GREEDY, SAMPLED, CacheReader, Driver
 SYSTEM = "You are a guide to an old city. " + "You know its towers, its river and its people. " * 16
 
 
-@pytest.fixture(scope="module")
-def model(spec: ModelSpec) -> Iterator[CacheReader]:
-    reader = CacheReader(spec)
-    yield reader
-    reader.close()
-
-
 @pytest.fixture
 def keeping(model: CacheReader) -> Driver:
     """An engine that keeps beginnings, with none kept yet."""
     return Driver(SlotScheduler(model, 64 << 20))
-
-
-@pytest.fixture
-def plain(model: CacheReader) -> Driver:
-    """The same model without."""
-    return Driver(SlotScheduler(model))
 
 
 def ask(tokenizer: Tokenizer, question: str, said: str = "") -> GenerateRequest:
